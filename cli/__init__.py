@@ -1,0 +1,1 @@
+"""The ``envq`` command: one file a command, rendering apart from reading."""

@@ -1,0 +1,82 @@
+"""The ``envq`` command: its list of commands, and what becomes of an error."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+from typer.main import get_command
+
+from envq.cli import config_file, env, mistakes
+from envq.cli.help import show_help_if_alone
+from envq.cli.local import demo, dev
+from envq.cli.observe import config, health, info
+from envq.cli.options import Debug, Invocation
+from envq.cli.worker import worker
+
+HELP_NAMES: Final = {"help_option_names": ["-h", "--help"]}
+PASSES_ON: Final = {"allow_extra_args": True, "ignore_unknown_options": True}
+STOPS_AT_SCRIPT: Final = {"allow_interspersed_args": False}  # what follows the script is the script's
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version  # noqa: PLC0415 - slow, and only for this flag
+
+        print(f"envq {version('envq')}")
+        raise typer.Exit
+
+
+def _root(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", "-V", help="Print the version.", callback=_show_version, is_eager=True)
+    ] = False,
+    debug: Debug = False,
+) -> None:
+    """A Redis task queue whose workers hold environment variables: built once, reset between jobs."""
+    show_help_if_alone(context)
+
+
+def make_app() -> typer.Typer:
+    """All commands, in the order of ``envq --help``."""
+    app = typer.Typer(
+        name="envq",
+        context_settings=HELP_NAMES,
+        pretty_exceptions_enable=False,
+        pretty_exceptions_show_locals=False,
+        rich_markup_mode=None,
+    )
+    app.callback(invoke_without_command=True)(_root)
+    app.command(short_help="Run jobs from queues.")(worker)
+    app.add_typer(env.group)
+    app.command(short_help="Show the server, queues, executors and variables.")(info)
+    app.command(short_help="Show the settings of a worker and their sources.", context_settings=PASSES_ON)(config)
+    app.command(short_help="Exit with 0 if this host has a living executor.")(health)
+    app.command(short_help="Redis, workers and a prompt for developing.", context_settings=STOPS_AT_SCRIPT)(dev)
+    app.command(short_help="Show in a minute what envq does.", context_settings=PASSES_ON)(demo)
+    return app
+
+
+def main() -> None:
+    """Run the command line; every error leaves as one line and its exit code."""
+    invocation = Invocation()
+    try:
+        sys.exit(run(invocation, sys.argv[1:]))
+    except Exception as error:  # noqa: BLE001 - the outermost place: whatever it is, the user gets one line
+        sys.exit(mistakes.report(error, debug=invocation.debug))
+    except KeyboardInterrupt as error:
+        sys.exit(mistakes.report(error, debug=invocation.debug))
+
+
+def run(invocation: Invocation, arguments: list[str]) -> int:
+    """Run one command; its exit code. Errors are raised."""
+    command: Any = get_command(make_app())
+    found = config_file.find(Path.cwd())
+    defaults = config_file.default_map(found, command) if found else {}
+    code = command.main(
+        arguments, prog_name="envq", standalone_mode=False, obj=invocation, default_map=defaults
+    )
+    return int(code or 0)

@@ -1,0 +1,1 @@
+"""Drivers that ``envq demo`` runs as ``__main__``; workers never import them."""

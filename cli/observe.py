@@ -1,0 +1,48 @@
+"""``envq info``, ``config`` and ``health``: signatures only."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from envq.cli.options import Debug, Json, Label, Namespace, Url
+
+
+def info(json: Json = False, url: Url = None, namespace: Namespace = None, debug: Debug = False) -> int:
+    """Show the server, queues, executors and variables; changes nothing and unpickles nothing.
+
+    With --json: an object with "server", "queues", "executors" and "variables".
+    """
+    from envq.cli import info as work  # noqa: PLC0415 - rq and redis load only when the command runs
+
+    return work.show(url, namespace, as_json=json)
+
+
+def config(context: typer.Context, json: Json = False, debug: Debug = False) -> int:
+    """Show what `envq worker` would run with, and where each setting comes from.
+
+    Flags of `envq worker` may follow: `envq config -w 4`. With --json: a list of "name", "value", "source".
+    """
+    from envq.cli import config as work  # noqa: PLC0415 - as above
+
+    return work.show(context, as_json=json)
+
+
+def health(
+    ready: Annotated[
+        bool, typer.Option("--ready", help="Ask for an executor that takes jobs, not only one that lives.")
+    ] = False,
+    name: Label = None,
+    json: Json = False,
+    url: Url = None,
+    namespace: Namespace = None,
+    debug: Debug = False,
+) -> int:
+    """Exit with 0 if this host has a living executor, else with 1; for probes.
+
+    With --name: an executor of the worker with that label, on any host.
+    """
+    from envq.cli import health as work  # noqa: PLC0415 - as above
+
+    return work.check(url, namespace, label=name, ready=ready, as_json=json)

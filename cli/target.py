@@ -1,0 +1,43 @@
+"""The deployment a command works on: opened from --url and --namespace, with errors in one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import redis
+
+from envq.connection import database_number, driver_client, explain
+from envq.declarations import DeclarationStore
+from envq.executor_store import ExecutorStore
+from envq.keys import Keys
+from envq.settings import Settings
+
+
+@dataclass(frozen=True)
+class Target:
+    """A namespace on a server, for reading and for changing declarations; jobs are never unpickled."""
+
+    settings: Settings
+    connection: redis.Redis
+    keys: Keys
+    declarations: DeclarationStore
+    executors: ExecutorStore
+
+
+@contextmanager
+def opened(url: str | None, namespace: str | None) -> Iterator[Target]:
+    """The deployment; an error of the connection inside the block becomes ServerUnavailable."""
+    settings = Settings.load(url=url, namespace=namespace)
+    connection = driver_client(settings.url)
+    keys = Keys(settings.namespace, database_number(connection))
+    target = Target(
+        settings, connection, keys, DeclarationStore(connection, keys), ExecutorStore(connection, keys)
+    )
+    try:
+        yield target
+    except (redis.RedisError, ConnectionError, TimeoutError) as error:
+        raise explain(error, settings.url) from None
+    finally:
+        connection.close()

@@ -1,0 +1,75 @@
+"""From the flags of ``envq worker``, wherever their values come from, to a WorkerConfig."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from envq.errors import ConfigurationError
+from envq.settings import Settings
+from envq.workers.config import WorkerConfig
+
+
+def worker_config(context: Any) -> WorkerConfig:
+    """The configuration that a parsed ``envq worker`` describes; raises ConfigurationError."""
+    flags: Mapping[str, Any] = context.params
+    config = WorkerConfig(
+        settings=Settings.load(url=flags["url"], namespace=flags["namespace"]),
+        queues=queue_names(context),
+        executors=flags["workers"],
+        burst=flags["burst"],
+        scheduler=flags["scheduler"],
+        max_jobs=flags["max_jobs"],
+        max_jobs_per_child=flags["max_jobs_per_child"],
+        max_memory_per_child_mib=flags["max_memory_per_child"],
+        max_idle_s=flags["max_idle_time"],
+        grace_s=flags["grace"],
+        kill_grace_s=flags["kill_grace"],
+        build_failure=flags["build_failure"].value,
+        check_resets=flags["check_resets"],
+        label_output=flags["label_output"],
+        middleware=tuple(flags["middleware"] or ()),
+        import_paths=import_paths(flags["path"]),
+        log_level=log_level(flags),
+        log_format=flags["log_format"],
+        configure_logging=flags["configure_logging"],
+        **_if_given(label=flags["name"], start_method=flags["start_method"]),
+    )
+    _check_label(config.label)
+    return config
+
+
+def _if_given(**values: Any) -> dict[str, Any]:
+    return {name: getattr(value, "value", value) for name, value in values.items() if value is not None}
+
+
+def _check_label(label: str) -> None:
+    if not label or any(sign.isspace() or sign in ":/" for sign in label):
+        raise ConfigurationError(f"--name {label!r} may hold neither spaces nor the signs : and /; choose another")
+
+
+def queue_names(context: Any) -> tuple[str, ...]:
+    """Queues in order, each once; those typed without a flag put aside what the environment or a file says."""
+    positional: Sequence[str] = context.params["queues"] or ()
+    flagged: Sequence[str] = context.params["queue"] or ()
+    if positional and context.get_parameter_source("queue").name != "COMMANDLINE":
+        flagged = ()
+    names = [part.strip() for entry in (*positional, *flagged) for part in entry.split(",")]
+    return tuple(dict.fromkeys(name for name in names if name)) or ("default",)
+
+
+def import_paths(paths: Sequence[str] | None) -> tuple[str, ...]:
+    """Folders for ``sys.path``, in order: those given, then the working folder."""
+    folders = [Path(path).expanduser().resolve() for path in paths or ()]
+    for folder in folders:
+        if not folder.is_dir():
+            raise ConfigurationError(f"--path {folder} is not a folder; create it or correct the flag")
+    return tuple(dict.fromkeys(str(folder) for folder in (*folders, Path.cwd())))
+
+
+def log_level(flags: Mapping[str, Any]) -> str:
+    """The level's name; -v and --quiet go before -l."""
+    if flags["verbose"]:
+        return "DEBUG"
+    return "WARNING" if flags["quiet"] else str(flags["log_level"].value)

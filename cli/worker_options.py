@@ -1,0 +1,145 @@
+"""The flags of ``envq worker`` that no other command has."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from envq.cli.options import LogLevel, flag
+
+
+
+class BuildFailure(StrEnum):
+    """What a worker does when a variable cannot be built."""
+
+    KEEP = "keep"
+    EXIT = "exit"
+
+
+class StartMethod(StrEnum):
+    """How executors are started."""
+
+    FORK = "fork"
+    SPAWN = "spawn"
+
+
+Queues = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="QUEUES", help="Queues, most urgent first.", show_default="default"),
+]
+Queue = Annotated[
+    list[str] | None,
+    flag(
+        "--queue -q",
+        "A queue; may be repeated, or name several with commas.",
+        metavar="NAME",
+        envvar="ENVQ_QUEUES",
+    ),
+]
+Scheduler = Annotated[
+    bool, flag("--scheduler/--no-scheduler", "Enqueue scheduled jobs when they are due.")
+]
+Method = Annotated[
+    StartMethod | None,
+    flag("--start-method", "How executors are started.", show_default="fork; spawn on macOS"),
+]
+
+Burst = Annotated[bool, flag("--burst/--no-burst -b", "End when the queues are empty.")]
+MaxJobs = Annotated[int | None, flag("--max-jobs", "End after so many jobs.", metavar="N", min=1)]
+MaxJobsPerChild = Annotated[
+    int | None,
+    flag("--max-jobs-per-child", "Replace an executor after so many jobs.", metavar="N", min=1),
+]
+MaxMemoryPerChild = Annotated[
+    int | None,
+    flag(
+        "--max-memory-per-child", "Replace an executor that has grown beyond it.", metavar="MIB", min=1
+    ),
+]
+MaxIdleTime = Annotated[
+    float | None,
+    flag("--max-idle-time", "End after so long without a job.", metavar="SECONDS", min=0),
+]
+Grace = Annotated[
+    float | None,
+    flag(
+        "--grace",
+        "After SIGTERM let jobs run so long; then they go back to their queues.",
+        metavar="SECONDS",
+        min=0,
+        show_default="until they end",
+    ),
+]
+KillGrace = Annotated[
+    float,
+    flag(
+        "--kill-grace",
+        "From asking a job to end (its timeout, a stop) to killing its process.",
+        metavar="SECONDS",
+        min=0,
+    ),
+]
+WaitForServer = Annotated[
+    float,
+    flag(
+        "--wait-for-server",
+        "Wait so long for Redis before giving up with code 3.",
+        metavar="SECONDS",
+        min=0,
+    ),
+]
+
+Paths = Annotated[
+    list[str] | None,
+    flag(
+        "--path -P",
+        "Where jobs' modules are, besides the working folder; may be repeated.",
+        metavar="FOLDER",
+    ),
+]
+Middleware = Annotated[
+    list[str] | None,
+    flag("--middleware", "Runs around every job; may be repeated, outermost first.", metavar="MODULE:NAME"),
+]
+CheckResets = Annotated[
+    bool,
+    flag(
+        "--check-resets/--no-check-resets",
+        "Report values that differ from the fresh ones after their reset.",
+    ),
+]
+OnBuildFailure = Annotated[
+    BuildFailure,
+    flag("--build-failure", "When a variable cannot be built: keep running, or exit with code 5."),
+]
+
+Level = Annotated[
+    LogLevel, flag("--log-level -l", "Least level that is logged.", case_sensitive=False)
+]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", "-v", help="The same as -l DEBUG.")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", help="The same as -l WARNING.")]
+LogFormat = Annotated[
+    str,
+    flag(
+        "--log-format",
+        "text, json, or a format for Python's logging with %(message)s in it.",
+        metavar="text|json|FORMAT",
+    ),
+]
+ConfigureLogging = Annotated[
+    bool,
+    flag(
+        "--configure-logging/--no-configure-logging", "Set up logging to stderr, or leave it alone."
+    ),
+]
+LabelOutput = Annotated[
+    bool,
+    flag(
+        "--label-output/--no-label-output",
+        "What jobs print comes as whole lines that name executor and job.",
+    ),
+]

@@ -1,0 +1,28 @@
+-- Write or remove one declaration, if nobody changed it since it was read.
+-- KEYS: declarations, generation, new code, old code (the new code's key again where there is none)
+-- ARGV: name, the header as read ("" for none), the new header ("" removes), code blob, random token,
+--       seconds the old code is kept, channel, message
+-- Returns the new generation, or "" where the header was changed meanwhile.
+local declarations, generation, new_code, old_code = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local name, expected, header, blob, token = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+
+if (redis.call('HGET', declarations, name) or '') ~= expected then
+  return ''
+end
+local counter = tonumber(string.match(redis.call('GET', generation) or '0', '^%d+')) + 1
+local next_generation = string.format('%d:%s', counter, token)
+if old_code ~= new_code or header == '' then
+  redis.call('EXPIRE', old_code, ARGV[6])
+end
+if header == '' then
+  redis.call('HDEL', declarations, name)
+else
+  if blob ~= '' then
+    redis.call('SET', new_code, blob)
+  end
+  redis.call('HSET', declarations, name, header)
+end
+redis.call('SET', generation, next_generation)
+-- Only a doorbell: a user without the right to publish still declares.
+redis.pcall('PUBLISH', ARGV[7], ARGV[8])
+return next_generation

@@ -1,0 +1,74 @@
+-- Settle the claims of an executor that will not end them: to the front of their queues, or to the settle list.
+-- KEYS: claims, settle, executors, worker executions, queues
+-- ARGV: executor, what ran (a job id, "" for nothing, "?" for unknown), why ("crash", "timeout", "stopped", "handback"),
+--       detail, crashes allowed, job prefix, queue prefix, wip prefix, executions prefix, execution prefix, 1 if it is dead
+-- Returns {id, "front" | "settle" | "gone"}... in the order of the claims.
+local claims, settle = KEYS[1], KEYS[2]
+local running, why, detail, allowed = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
+local job_prefix, queue_prefix, wip_prefix = ARGV[6], ARGV[7], ARGV[8]
+local executions_prefix, execution_prefix = ARGV[9], ARGV[10]
+local dead = ARGV[11] == '1'
+
+local function forget_executions(id, origin)
+  for _, execution in ipairs(redis.call('ZRANGE', executions_prefix .. id, 0, -1)) do
+    local composite = id .. ':' .. execution
+    redis.call('DEL', execution_prefix .. composite)
+    redis.call('ZREM', wip_prefix .. origin, composite)
+    redis.call('SREM', KEYS[4], composite)
+  end
+  redis.call('DEL', executions_prefix .. id)
+end
+
+local function to_front(id, job, origin)
+  forget_executions(id, origin)
+  redis.call('HSET', job, 'status', 'queued', 'started_at', '', 'worker_name', '')
+  local ttl = tonumber(redis.call('HGET', job, 'ttl') or '0')
+  if ttl > 0 then
+    redis.call('EXPIRE', job, ttl)
+  end
+  redis.call('SADD', KEYS[5], queue_prefix .. origin)
+  redis.call('LPUSH', queue_prefix .. origin, id)
+  return 'front'
+end
+
+local function to_settle(id, job)
+  redis.call('HSET', job, 'envq_settle', cjson.encode({kind = why, detail = detail, worker = ARGV[1]}))
+  redis.call('RPUSH', settle, id)
+  return 'settle'
+end
+
+local function settle_one(id)
+  local job = job_prefix .. id
+  local status, origin = unpack(redis.call('HMGET', job, 'status', 'origin'))
+  if not status then
+    return 'gone'
+  end
+  if redis.call('HEXISTS', job, 'envq_settle') == 1 then
+    redis.call('RPUSH', settle, id)
+    return 'settle'
+  end
+  local ran = id == running or (running == '?' and status == 'started')
+  if not ran or why == 'handback' then
+    return to_front(id, job, origin or '')
+  end
+  if why ~= 'crash' then
+    return to_settle(id, job)
+  end
+  local crashes = redis.call('HINCRBY', job, 'envq_crashes', 1)
+  if crashes > allowed or redis.call('HGET', job, 'envq_on_crash') == 'fail' then
+    return to_settle(id, job)
+  end
+  return to_front(id, job, origin or '')
+end
+
+local ids = redis.call('LRANGE', claims, 0, -1)
+local settled = {}
+for i = #ids, 1, -1 do
+  redis.call('LREM', claims, -1, ids[i])
+  settled[i] = {ids[i], settle_one(ids[i])}
+end
+if dead then
+  redis.call('DEL', KEYS[4])
+  redis.call('ZREM', KEYS[3], ARGV[1])
+end
+return settled

@@ -1,0 +1,31 @@
+-- Record in RQ's terms that a claimed job starts, if the claim still stands.
+-- KEYS: claims, job, wip, executions, execution, worker executions, worker, events
+-- ARGV: job id, execution id, executor, now as ISO text, now as a number, execution TTL, channel, event, event cap
+-- Returns 1 started, 0 the claim is gone, -1 the job was deleted or cancelled (the claim is dropped).
+local claims, job = KEYS[1], KEYS[2]
+local id, execution = ARGV[1], ARGV[2]
+local composite = id .. ':' .. execution
+
+if not redis.call('LPOS', claims, id) then
+  return 0
+end
+local status = redis.call('HGET', job, 'status')
+if not status or status == 'canceled' then
+  redis.call('LREM', claims, 1, id)
+  return -1
+end
+redis.call('HSET', job, 'status', 'started', 'started_at', ARGV[4], 'last_heartbeat', ARGV[4], 'worker_name', ARGV[3])
+redis.call('PERSIST', job)
+redis.call('HSET', KEYS[5], 'id', execution, 'job_id', id, 'created_at', ARGV[5], 'last_heartbeat', ARGV[5],
+  'worker_name', ARGV[3])
+redis.call('EXPIRE', KEYS[5], ARGV[6])
+redis.call('ZADD', KEYS[4], '+inf', execution)
+redis.call('ZADD', KEYS[3], '+inf', composite)
+redis.call('SADD', KEYS[6], composite)
+if redis.call('EXISTS', KEYS[7]) == 1 then
+  redis.call('HSET', KEYS[7], 'state', 'busy')
+end
+-- Events fail open: neither a missing right nor full memory keeps a job from starting.
+redis.pcall('PUBLISH', ARGV[7], ARGV[8])
+redis.pcall('XADD', KEYS[8], 'MAXLEN', '~', ARGV[9], '*', 'event', ARGV[8])
+return 1

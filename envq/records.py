@@ -1,0 +1,122 @@
+"""What envq stores besides RQ's record, as frozen values with one reading and one writing rule each."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field, fields
+from enum import StrEnum
+from typing import Any, Self, cast
+
+
+class _Json:
+    """JSON with one key a field; unknown keys of a newer version are ignored, missing ones take defaults."""
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(cast(Any, self)), separators=(",", ":"), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        data: dict[str, Any] = json.loads(text)
+        known = {entry.name for entry in fields(cast(Any, cls))}
+        return cls(**{name: value for name, value in data.items() if name in known})
+
+
+@dataclass(frozen=True)
+class Declaration(_Json):
+    """One declared variable: the readable header that executors and tools see; the code is a blob by digest."""
+
+    name: str
+    version: int
+    digest: str
+    explicit: bool = False  # the version was given by the user
+    epoch: int = 0  # raised by a request to rebuild
+    by_value: bool = False
+    python: str = ""
+    cloudpickle: str = ""
+    size: int = 0
+    queues: list[str] | None = None
+    build: str = "eager"
+    driver: str = "auto"
+    required: bool = False
+    replace: str = "keep"
+    init_timeout: float = 600.0
+    reset_timeout: float = 60.0
+    declared_at: str = ""
+    declared_by: str = ""
+    history: list[str] = field(default_factory=list[str])  # digests of versions before, newest last
+
+    @property
+    def identity(self) -> tuple[int, str, int]:
+        """What makes an executor build again."""
+        return self.version, self.digest, self.epoch
+
+
+@dataclass(frozen=True)
+class VariableState(_Json):
+    """What one executor says of one variable."""
+
+    name: str
+    version: int
+    digest: str
+    state: str
+    epoch: int = 0
+    error: str = ""
+    build_seconds: float = 0.0
+    builds: int = 0
+    resets: int = 0
+    uses: int = 0
+    rss_mib: float = 0.0  # of the executor right after the build
+
+
+@dataclass(frozen=True)
+class ExecutorInfo(_Json):
+    """Who an executor is; written once at its birth."""
+
+    name: str
+    worker: str  # label of its supervisor
+    host: str
+    pid: int
+    supervisor_pid: int
+    python: str
+    version: str
+    queues: list[str]
+    started_at: str
+
+
+class EventKind(StrEnum):
+    """Every kind of event on the channel; the table in the README says when and with which fields."""
+
+    JOB_STARTED = "job.started"
+    JOB_FINISHED = "job.finished"
+    JOB_FAILED = "job.failed"
+    JOB_RETRIED = "job.retried"
+    JOB_STOPPED = "job.stopped"
+    JOB_REQUEUED = "job.requeued"
+    JOB_LOST = "job.lost"
+    VARIABLE_DECLARED = "variable.declared"
+    VARIABLE_REMOVED = "variable.removed"
+    VARIABLE_BUILDING = "variable.building"
+    VARIABLE_READY = "variable.ready"
+    VARIABLE_FAILED = "variable.failed"
+    VARIABLE_REBUILT = "variable.rebuilt"
+    VARIABLE_DIRTY = "variable.dirty"
+    EXECUTOR_STARTED = "executor.started"
+    EXECUTOR_STOPPED = "executor.stopped"
+    EXECUTOR_DIED = "executor.died"
+
+
+@dataclass(frozen=True)
+class Event(_Json):
+    """Something that happened; fields that do not apply are empty."""
+
+    kind: str
+    at: str  # ISO 8601, UTC
+    worker: str = ""
+    job_id: str = ""
+    execution_id: str = ""
+    queue: str = ""
+    func: str = ""
+    duration_ms: float = 0.0
+    env: str = ""
+    env_version: int = 0
+    detail: str = ""

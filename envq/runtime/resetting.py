@@ -1,0 +1,92 @@
+"""Puts used values back, and fails closed: what cannot be put back is rebuilt, or nobody gets it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from envq.runtime.building import Building
+from envq.runtime.calling import Caller, describe, traceback_text
+from envq.runtime.ports import Ports, TimeLimit, logger, tell
+from envq.runtime.replacing import Replacing
+from envq.runtime.table import Frame, Phase, Table
+from envq.runtime.value import Value
+from envq.variables import REBUILD
+
+
+class Resetting:
+    """Between jobs; nothing here raises because of the user's code."""
+
+    def __init__(self, table: Table, ports: Ports, caller: Caller, building: Building, replacing: Replacing) -> None:
+        self._table = table
+        self._ports = ports
+        self._caller = caller
+        self._building = building
+        self._replacing = replacing
+
+    def clean_used(self) -> None:
+        """Reset everything that is used, what others are built on first."""
+        self._table.hide_cache()
+        used = self._table.used
+        while used:
+            self.clean(next(iter(used)))
+
+    def clean(self, value: Value) -> None:
+        """Reset it and what it is built on, as far as they are used; it may be let go and rebuilt thereby."""
+        for each in (*value.below, value):
+            if each in self._table.used:
+                self._clean(each)
+
+    def _clean(self, value: Value) -> None:
+        slot = self._table.slots.get(value.name)
+        if slot is not None:
+            slot.resets += 1
+        if value.distrust:
+            self._give_up(value, value.distrust)
+            return
+        reinitializer = value.callables.reinitializer
+        if reinitializer is None or value.provisional:
+            self._replacing.rebuild([value])
+        elif reason := self._put_back(value, reinitializer):
+            self._give_up(value, reason)
+
+    def _put_back(self, value: Value, reinitializer: Callable[[Any], Any]) -> str:
+        """Run the reinitializer; returns what went wrong."""
+        limit = self._ports.limits.limit(value.recipe.reset_timeout, f"the reinitializer of {value.name!r}")
+        try:
+            with Frame(self._table, value.name, Phase.RESET, value), limit:
+                result = self._caller.call(reinitializer, value.made)
+        except TimeLimit:
+            return f"its reinitializer ran past reset_timeout ({value.recipe.reset_timeout:g} s)"
+        except BaseException as error:  # noqa: BLE001 - the user's code: interrupted or broken, it is not clean
+            logger.warning("the reinitializer of %r raised:\n%s", value.name, traceback_text(error))
+            return f"its reinitializer raised {describe(error)}"
+        if result is REBUILD:
+            return "its reinitializer returned envq.REBUILD"
+        if result is None and value.made is not None:
+            return "its reinitializer returned None (is a `return` missing?)"
+        self._is_clean(value, result)
+        return ""
+
+    def _is_clean(self, value: Value, result: object) -> None:
+        became_another = result is not value.made
+        value.made = result
+        self._table.used.pop(value, None)
+        if became_another:
+            self._replacing.rebuild_what_stands_on(value)
+        if self._ports.fingerprint is not None:
+            self._compare(value)
+
+    def _give_up(self, value: Value, reason: str) -> None:
+        logger.warning("environment variable %r is rebuilt after a job: %s", value.name, reason)
+        tell(self._ports.listener.reset_failed, value.name, reason)
+        self._replacing.rebuild([value])
+
+    def _compare(self, value: Value) -> None:
+        """Blame a job for what it has changed, not those after it that leave the value alone."""
+        now = self._building.fingerprint(value)
+        if now is not None and value.fresh is not None and now not in (value.fresh, value.last):
+            job = self._table.job
+            logger.warning("environment variable %r is not as it was built, after job %s", value.name, job)
+            tell(self._ports.listener.dirty, value.name, job)
+        value.last = now

@@ -1,0 +1,91 @@
+"""Settings: frozen values, and the only place that reads the process environment."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from envq.errors import ConfigurationError
+
+DEFAULT_URL: Final = "redis://localhost:6379/0"
+DEFAULT_NAMESPACE: Final = "default"
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
+
+_NAMESPACE = re.compile(r"[A-Za-z0-9_.-]+")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Sizes of pickled code and pickled arguments, in bytes."""
+
+    warn_bytes: int = 256 * KIB
+    max_bytes: int = 16 * MIB
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What every process of a deployment needs to know; workers add their own on top."""
+
+    url: str = DEFAULT_URL
+    url_source: str = "the default"
+    namespace: str = DEFAULT_NAMESPACE
+    limits: Limits = field(default_factory=Limits)
+
+    @classmethod
+    def load(
+        cls,
+        *,
+        url: str | None = None,
+        namespace: str | None = None,
+        environ: Mapping[str, str] = os.environ,
+    ) -> Settings:
+        """
+        Arguments first, then ``ENVQ_URL``, ``REDIS_URL``, ``ENVQ_NAMESPACE``, then the defaults.
+
+        Raises ConfigurationError for a namespace or a limit that cannot be used.
+        """
+        chosen, source = _first_url(url, environ)
+        return cls(
+            url=chosen,
+            url_source=source,
+            namespace=valid_namespace(namespace or environ.get("ENVQ_NAMESPACE") or DEFAULT_NAMESPACE),
+            limits=Limits(
+                warn_bytes=_positive_int("ENVQ_WARN_PAYLOAD_BYTES", Limits.warn_bytes, environ),
+                max_bytes=_positive_int("ENVQ_MAX_PAYLOAD_BYTES", Limits.max_bytes, environ),
+            ),
+        )
+
+
+def valid_namespace(namespace: str) -> str:
+    """The namespace itself; ConfigurationError if it holds anything but letters, digits and ``_ . -``."""
+    if not _NAMESPACE.fullmatch(namespace):
+        raise ConfigurationError(f"namespace {namespace!r} may hold only letters, digits and the signs _ . -")
+    return namespace
+
+
+def set_job_identity(job_id: str, worker_name: str) -> None:
+    """Tell the running job who it is, under the names RQ's own workers use."""
+    os.environ["RQ_JOB_ID"] = job_id
+    os.environ["RQ_WORKER_ID"] = worker_name
+
+
+def _first_url(url: str | None, environ: Mapping[str, str]) -> tuple[str, str]:
+    if url:
+        return url, "the argument"
+    for name in ("ENVQ_URL", "REDIS_URL"):
+        if environ.get(name):
+            return environ[name], name
+    return DEFAULT_URL, "the default"
+
+
+def _positive_int(name: str, default: int, environ: Mapping[str, str]) -> int:
+    text = environ.get(name)
+    if not text:
+        return default
+    if not text.isdigit() or int(text) == 0:
+        raise ConfigurationError(f"{name}={text!r} is not a positive whole number of bytes")
+    return int(text)

@@ -1,0 +1,1 @@
+"""What several rings of tests share: servers, processes, waiting."""

@@ -1,0 +1,47 @@
+"""`envq worker` as a process of its own, in a directory that holds none of the tests' code."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import redis
+
+from support.processes import Process
+from support.waiting import eventually
+
+# Where RQ lists the keys of its registered workers; every executor of ours is one.
+REGISTERED_WORKERS = "rq:workers"
+
+
+class WorkerProcess(Process):
+    """One `envq worker` command."""
+
+    def __init__(
+        self, *arguments: str, url: str, directory: Path, env: Mapping[str, str] | None = None
+    ) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self._url = url
+        super().__init__(
+            [sys.executable, "-m", "envq", "worker", *arguments],
+            cwd=directory,
+            output_file=directory / "output.log",
+            env={"ENVQ_URL": url} | dict(env or {}),
+        )
+
+    def executors(self) -> list[str]:
+        """Names of its registered executors: `<label>.<pid of this process>.<n>.<random>`."""
+        with redis.Redis.from_url(self._url) as client:
+            keys = [key.decode() for key in client.smembers(REGISTERED_WORKERS)]
+        return sorted(key.removeprefix("rq:worker:") for key in keys if f".{self.pid}." in key)
+
+    def wait_ready(self, executors: int = 1, timeout: float = 20.0) -> WorkerProcess:
+        """Wait until so many executors are registered; a worker that ended is an error at once."""
+
+        def registered_or_ended() -> bool:
+            return not self.running or len(self.executors()) >= executors
+
+        eventually(registered_or_ended, timeout)
+        assert self.running, f"{self} ended with code {self.wait()} before it was ready:\n{self.output}"
+        return self

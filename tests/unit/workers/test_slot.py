@@ -1,0 +1,71 @@
+"""The slot: what one process writes the other reads whole."""
+
+from __future__ import annotations
+
+import multiprocessing
+
+import pytest
+
+from envq.workers.slot import Interrupt, Phase, Slot
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_a_record_written_in_another_process_is_read_here(method: str) -> None:
+    context = multiprocessing.get_context(method)
+    slot = Slot(context)
+    process = context.Process(target=_write, args=(slot,))
+    process.start()
+    process.join()
+    view = slot.read()
+    assert (view.phase, view.job_id, view.execution_id, view.deadline, view.jobs) == (
+        Phase.RUNNING,
+        "job",
+        "execution",
+        12.5,
+        1,
+    )
+
+
+def _write(slot: Slot) -> None:
+    slot.job_ended()
+    slot.write(Phase.RUNNING, "job", "execution", 12.5)
+
+
+def test_a_reader_never_sees_half_a_record() -> None:
+    context = multiprocessing.get_context("fork")
+    slot = Slot(context)
+    slot.write(Phase.RUNNING, "0" * 200, "0" * 200)
+    process = context.Process(target=_write_many, args=(slot,))
+    process.start()
+    torn = 0
+    while process.is_alive():
+        view = slot.read()
+        torn += len({*view.subject, *view.detail}) != 1
+    process.join()
+    assert torn == 0
+
+
+def _write_many(slot: Slot) -> None:
+    for number in range(20_000):
+        slot.write(Phase.RUNNING, str(number % 10) * 200, str(number % 10) * 200)
+
+
+def test_only_a_job_that_ran_counts_as_running() -> None:
+    slot = Slot(multiprocessing.get_context("fork"))
+    slot.write(Phase.PREPARING, "job")
+    assert slot.read().job_id == ""
+    slot.write(Phase.STORING, "job", "execution")
+    assert slot.read().job_id == "job"
+
+
+def test_texts_that_are_too_long_are_cut() -> None:
+    slot = Slot(multiprocessing.get_context("fork"))
+    slot.write(Phase.BUILDING, "n" * 1000)
+    assert slot.read().subject == "n" * 300
+
+
+def test_a_request_reaches_the_executor() -> None:
+    slot = Slot(multiprocessing.get_context("fork"))
+    assert slot.asked() == (Interrupt.NOTHING, "")
+    slot.ask(Interrupt.CANCEL_BUILD, "model")
+    assert slot.asked() == (Interrupt.CANCEL_BUILD, "model")

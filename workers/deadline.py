@@ -1,0 +1,160 @@
+"""Time limits on an executor's main thread, and interruptions asked for from outside.
+
+Limits nest: while an inner one runs (a variable is built inside a job) the outer clock stands still. The
+innermost limit is also written into the shared slot, so that the supervisor can kill what does not yield.
+"""
+
+from __future__ import annotations
+
+import math
+import signal
+import time
+from dataclasses import dataclass
+from types import FrameType, TracebackType
+from typing import Final
+
+from envq.errors import JobStopRequested
+from envq.runtime import TimeLimit
+from envq.workers.slot import Interrupt, Phase, Slot
+
+REPEAT_S: Final = 1.0  # user code may swallow the first exception; it is raised again so often
+_SOON_S: Final = 0.005
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is being limited, as the slot shows it."""
+
+    phase: Phase
+    subject: str
+    detail: str = ""
+
+
+class Deadlines:
+    """The stack of limits in force; one per executor, main thread only."""
+
+    def __init__(self, slot: Slot) -> None:
+        self._slot = slot
+        self._stack: list[Limit] = []
+
+    def install(self) -> None:
+        """Take SIGALRM for the clock and SIGUSR1 for requests of the supervisor."""
+        signal.signal(signal.SIGALRM, self._on_alarm)
+        signal.signal(signal.SIGUSR1, self._on_request)
+
+    def limit(self, seconds: float | None, work: Work, error: BaseException) -> Limit:
+        """
+        A context in which ``error`` is raised after so many seconds.
+
+        None means no limit; the context can then still be interrupted. An interval keeps raising until the
+        context is left.
+        """
+        return Limit(self, math.inf if seconds is None else seconds, work, error)
+
+    def push(self, limit: Limit) -> None:
+        """Start a limit; the outer one's clock stops."""
+        if self._stack:
+            self._stack[-1].pause()
+        self._stack.append(limit)
+        self._resume(limit)
+
+    def pop(self, limit: Limit) -> None:
+        """End a limit and all that are left inside it; the outer one's clock goes on."""
+        del self._stack[limit.depth :]
+        if self._stack:
+            self._resume(self._stack[-1])
+        else:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+
+    @property
+    def depth(self) -> int:
+        """How many limits are in force."""
+        return len(self._stack)
+
+    def _resume(self, limit: Limit) -> None:
+        limit.ends_at = time.monotonic() + limit.left
+        bounded = limit.left < math.inf
+        self._slot.write(
+            limit.work.phase, limit.work.subject, limit.work.detail, limit.ends_at if bounded else 0.0
+        )
+        signal.setitimer(signal.ITIMER_REAL, max(limit.left, _SOON_S) if bounded else 0, REPEAT_S)
+
+    def _on_alarm(self, _signum: int, frame: FrameType | None) -> None:
+        if not self._stack:
+            return
+        top = self._stack[-1]
+        if time.monotonic() < top.ends_at:
+            return
+        self._raise(top.error, frame)
+
+    def _on_request(self, _signum: int, frame: FrameType | None) -> None:
+        interrupt, target = self._slot.asked()
+        if not self._stack:
+            return
+        top = self._stack[-1].work
+        if interrupt is Interrupt.CANCEL_BUILD and top.phase is Phase.BUILDING and top.subject == target:
+            self._interrupt(
+                TimeLimit(f"the build of {target} was cancelled: it is not declared any more"), frame
+            )
+        elif interrupt is Interrupt.STOP_JOB and any(
+            limit.work.phase is Phase.RUNNING and limit.work.subject == target for limit in self._stack
+        ):
+            self._interrupt(JobStopRequested(f"job {target} was stopped on request"), frame)
+
+    def break_off_build(self, frame: FrameType | None) -> None:
+        """A stop does not wait for a build between jobs; one inside a job belongs to the job."""
+        phases = [limit.work.phase for limit in self._stack]
+        if phases and phases[-1] is Phase.BUILDING and Phase.RUNNING not in phases:
+            self._interrupt(TimeLimit("the build was broken off: the worker stops"), frame)
+
+    def _interrupt(self, error: BaseException, frame: FrameType | None) -> None:
+        top = self._stack[-1]
+        top.error, top.left, top.ends_at = error, 0.0, 0.0
+        self._raise(error, frame)
+
+    def _raise(self, error: BaseException, frame: FrameType | None) -> None:
+        # Inside our own bookkeeping an exception would leave the stack half changed: come again.
+        if frame is not None and frame.f_code in _OWN_CODE:
+            signal.setitimer(signal.ITIMER_REAL, _SOON_S, REPEAT_S)
+            return
+        raise error
+
+
+class Limit:
+    """One time limit, as a context."""
+
+    def __init__(self, deadlines: Deadlines, seconds: float, work: Work, error: BaseException) -> None:
+        self.left = seconds
+        self.work = work
+        self.error = error
+        self.ends_at = math.inf
+        self.depth = 0
+        self._deadlines = deadlines
+
+    def __enter__(self) -> Limit:
+        self.depth = self._deadlines.depth
+        self._deadlines.push(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        self._deadlines.pop(self)
+
+    def pause(self) -> None:
+        """Stop the clock; ``left`` is what remains."""
+        self.left = max(0.0, self.ends_at - time.monotonic())
+
+
+_OWN_CODE: Final = frozenset(
+    function.__code__
+    for function in (
+        Deadlines.push,
+        Deadlines.pop,
+        Deadlines._resume,  # pyright: ignore[reportPrivateUsage]
+        Limit.__enter__,
+        Limit.__exit__,
+        Limit.pause,
+        Slot.write,
+    )
+)

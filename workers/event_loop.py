@@ -1,0 +1,106 @@
+"""The one event loop of an executor: async initializers and jobs share it, so their clients outlive a job."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Final, ParamSpec, TypeVar
+from weakref import WeakSet
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+THREAD_PREFIX: Final = "envq-to-thread"
+_CANCEL_ROUNDS: Final = 3  # a task may catch its cancellation and wait once more
+
+
+class EventLoop:
+    """Made at the first coroutine; the tasks a job leaves on it are cancelled before the reset."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._threads: _CountingThreads | None = None
+        self._kept: WeakSet[asyncio.Task[Any]] = WeakSet()
+
+    def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        """Run a coroutine of a job to its end."""
+        loop = self._started()
+        if loop.is_running():
+            coroutine.close()
+            raise RuntimeError(
+                "an async initializer, reinitializer or check cannot run while a coroutine job is running; "
+                'declare the variable with build="eager" and a synchronous check'
+            )
+        return loop.run_until_complete(coroutine)
+
+    def run_for_variable(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        """Run a coroutine that builds or resets a variable: the tasks it starts belong to the variable."""
+        value = self.run(coroutine)
+        self._kept.update(asyncio.all_tasks(self._started()))
+        return value
+
+    def cancel_leftovers(self) -> int:
+        """Cancel the tasks that do not belong to a variable; how many there were."""
+        if self._loop is None:
+            return 0
+        left = self._leftovers()
+        for _ in range(_CANCEL_ROUNDS):
+            pending = self._leftovers()
+            if not pending:
+                break
+            for task in pending:
+                task.cancel()
+            self._loop.run_until_complete(asyncio.wait(pending, timeout=1.0))
+        return len(left)
+
+    @property
+    def busy_threads(self) -> int:
+        """Calls of ``asyncio.to_thread`` that have not ended."""
+        return self._threads.busy if self._threads else 0
+
+    def close(self) -> None:
+        """Cancel everything and close the loop."""
+        if self._loop is None:
+            return
+        self._kept.clear()
+        self.cancel_leftovers()
+        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        if self._threads:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+        self._loop.close()
+        self._loop = None
+
+    def _leftovers(self) -> list[asyncio.Task[Any]]:
+        return [task for task in asyncio.all_tasks(self._loop) if task not in self._kept]
+
+    def _started(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            self._threads = _CountingThreads(thread_name_prefix=THREAD_PREFIX)
+            self._loop.set_default_executor(self._threads)
+            with contextlib.suppress(RuntimeError):
+                asyncio.set_event_loop(self._loop)
+        return self._loop
+
+
+class _CountingThreads(ThreadPoolExecutor):
+    """The loop's thread pool; knows whether anything still runs in it."""
+
+    busy = 0
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        with _counting:
+            self.busy += 1
+        future = super().submit(fn, *args, **kwargs)
+        future.add_done_callback(self._ended)
+        return future
+
+    def _ended(self, _future: Future[Any]) -> None:
+        with _counting:
+            self.busy -= 1
+
+
+_counting = threading.Lock()

@@ -1,0 +1,247 @@
+"""One executor: the process that holds variables and runs jobs. Claim → catch up → run → store → reset.
+
+Everything here happens on the main thread: objects are created, used and destroyed where they were made.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import socket
+import sys
+import time
+from multiprocessing.connection import Connection
+from types import FrameType
+from typing import Any, Final
+
+from envq.connection import REDIS_ERRORS
+from envq.scripts import Claimed, ClaimReply
+from envq.workers.config import EXIT_BUILD_FAILED, EXIT_OK, EXIT_RECYCLE, ExecutorConfig
+from envq.workers.context import JobContext
+from envq.workers.deadline import Deadlines
+from envq.workers.parts import Parts, assemble
+from envq.workers.settling import settle
+from envq.workers.slot import Phase, Slot
+
+log = logging.getLogger("envq.worker")
+
+POLL_S: Final = 2.0  # a missed announcement or a cut connection is noticed after so long
+FIRST_PAUSE_S: Final = 0.05
+LONGEST_PAUSE_S: Final = 2.0
+MAINTENANCE_S: Final = 600.0
+
+
+def run_executor(config: ExecutorConfig, slot: Slot, control: Connection) -> None:
+    """The process's main function; leaves through sys.exit with a code of workers/config.py."""
+    sys.exit(Executor(config, slot, control).run())
+
+
+class Executor:
+    """The loop, and what makes it end."""
+
+    def __init__(self, config: ExecutorConfig, slot: Slot, control: Connection) -> None:
+        self.config = config
+        self._slot = slot
+        self._control = control
+        self._stopping = False
+        self._bell, self._rope = socket.socketpair()
+        self._deadlines = Deadlines(slot)
+        self._install_signals()
+        self._parts: Parts = assemble(config, slot, self._deadlines)
+        self._idle_since = time.monotonic()
+        self._maintained_at = 0.0
+        self._jobs = 0
+
+    def run(self) -> int:
+        """Work until told to stop; the exit code."""
+        parts = self._parts
+        if not self._until_connected(parts.birth):
+            return EXIT_OK
+        self._control.send_bytes(b"born")
+        try:
+            code = None
+            while code is None:
+                code = self._turn()
+            return code
+        finally:
+            self._slot.write(Phase.STOPPING)
+            parts.death()
+
+    # -- one turn of the loop ---------------------------------------------------------------------------
+
+    def _turn(self) -> int | None:
+        """Claim and run, or wait; an exit code ends the loop."""
+        if self._heed() or self._stopping:
+            return EXIT_OK
+        try:
+            self._parts.runtime.retry_due()
+            reply = self._claim()
+            if reply.jobs:
+                return self._run(reply.jobs[0])
+            return self._idle(reply)
+        except REDIS_ERRORS as error:
+            self._parts.forget_connections()
+            log.warning("Redis does not answer (%s); trying again", error)
+            self._until_connected(lambda: self._parts.connection.ping())
+            return None
+
+    def _claim(self) -> ClaimReply:
+        """Take a job, on a clean executor that has seen every declaration made before the job (C12)."""
+        parts = self._parts
+        queues = parts.catch_up.open_queues(self.config.worker.queues)
+        reply = parts.claims.take(parts.rq_names(queues))
+        if reply.generation == parts.catch_up.generation:
+            return reply
+        snapshot, recipes, would_build = parts.catch_up.pending()
+        if reply.jobs and would_build:
+            parts.claims.hand_back()  # another executor may be ready before we are
+            reply = ClaimReply(reply.generation, reply.suspended, [])
+        parts.adopt(snapshot, recipes)
+        if reply.jobs and not reply.jobs[0].settle:
+            still_open = parts.rq_names(parts.catch_up.open_queues(self.config.worker.queues))
+            if reply.jobs[0].fields.get(b"origin", b"").decode() not in still_open:
+                parts.claims.hand_back()
+                return ClaimReply(reply.generation, reply.suspended, [])
+        if not reply.jobs and would_build:
+            return self._claim_again()
+        return reply
+
+    def _claim_again(self) -> ClaimReply:
+        queues = self._parts.catch_up.open_queues(self.config.worker.queues)
+        reply = self._parts.claims.take(self._parts.rq_names(queues))
+        if reply.jobs and reply.generation != self._parts.catch_up.generation:
+            self._parts.claims.hand_back()
+            return ClaimReply(reply.generation, reply.suspended, [])
+        return reply
+
+    def _run(self, claimed: Claimed) -> int | None:
+        """One job from its claim to its reset."""
+        self._slot.write(Phase.PREPARING, claimed.job_id)
+        if claimed.settle:
+            settle(self._parts, claimed, claimed.settle)
+        else:
+            self._run_job(claimed)
+        self._slot.job_ended()
+        self._slot.write(Phase.IDLE)
+        self._jobs += 1
+        self._idle_since = time.monotonic()
+        return self._exit_after_job()
+
+    def _run_job(self, claimed: Claimed) -> None:
+        parts = self._parts
+        job = parts.load(claimed)
+        if job is None:
+            return
+        execution = parts.rq.begin(job)
+        if execution is None:
+            return  # cancelled, deleted, or no longer ours
+        parts.identify(job)
+        try:
+            parts.run(JobContext(job, execution, parts.services))
+        finally:
+            parts.rq.executions.pop(execution.id, None)
+            parts.end_of_output()
+
+    # -- waiting and ending -------------------------------------------------------------------------------
+
+    def _idle(self, reply: ClaimReply) -> int | None:
+        parts, worker = self._parts, self.config.worker
+        if worker.build_failure == "exit" and parts.catch_up.failed_for_good():
+            return EXIT_BUILD_FAILED
+        queues = parts.catch_up.open_queues(worker.queues)
+        if worker.burst and not reply.suspended and (queues or parts.catch_up.failed_for_good()):
+            return EXIT_OK
+        if self._idle_too_long():
+            return EXIT_OK
+        self._maintain()
+        parts.reporter.settle_on("suspended" if reply.suspended else "idle" if queues else "waiting")
+        self._slot.write(Phase.IDLE)
+        wake = [self._control, self._bell]
+        parts.claims.wait([] if reply.suspended else parts.rq_names(queues), wake, self._patience(reply.suspended))
+        return None
+
+    def _patience(self, suspended: bool) -> float:
+        """Seconds until there is something to do without anybody calling."""
+        due = self._parts.runtime.next_retry
+        until = [1.0 if suspended else POLL_S]
+        if due is not None:
+            until.append(max(0.01, due - time.monotonic()))
+        if self.config.worker.max_idle_s is not None:
+            until.append(max(0.01, self._idle_since + self.config.worker.max_idle_s - time.monotonic()))
+        return min(until)
+
+    def _idle_too_long(self) -> bool:
+        limit = self.config.worker.max_idle_s
+        return limit is not None and time.monotonic() - self._idle_since >= limit
+
+    def _exit_after_job(self) -> int | None:
+        worker = self.config.worker
+        if self.config.max_jobs is not None and self._jobs >= self.config.max_jobs:
+            return EXIT_OK
+        if worker.max_jobs_per_child is not None and self._jobs >= worker.max_jobs_per_child:
+            return EXIT_RECYCLE
+        if worker.max_memory_per_child_mib is not None and _resident_mib() > worker.max_memory_per_child_mib:
+            return EXIT_RECYCLE
+        return None
+
+    def _maintain(self) -> None:
+        if time.monotonic() - self._maintained_at > MAINTENANCE_S:
+            self._maintained_at = time.monotonic()
+            self._parts.maintain()
+
+    # -- signals, the supervisor, Redis --------------------------------------------------------------------
+
+    def _install_signals(self) -> None:
+        self._rope.setblocking(False)
+        signal.set_wakeup_fd(self._rope.fileno(), warn_on_full_buffer=False)
+        self._deadlines.install()
+        signal.signal(signal.SIGTERM, self._on_stop)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the supervisor, which asks us
+
+    def _on_stop(self, _signum: int, frame: FrameType | None) -> None:
+        self._stopping = True
+        self._deadlines.break_off_build(frame)
+
+    def _heed(self) -> bool:
+        """Read what the supervisor said; True to stop. A closed pipe means it is gone: never outlive it."""
+        try:
+            while self._control.poll():
+                message = self._control.recv_bytes()
+                if message == b"stop":
+                    self._stopping = True
+                elif message == b"register":
+                    self._parts.register_again()
+        except (EOFError, OSError):
+            self._stopping = True
+        self._drain_bell()
+        return self._stopping
+
+    def _drain_bell(self) -> None:
+        self._bell.setblocking(False)
+        try:
+            while self._bell.recv(4096):
+                pass
+        except BlockingIOError:
+            pass
+
+    def _until_connected(self, attempt: Any) -> bool:
+        """Repeat until it works; False if told to stop meanwhile."""
+        pause_s = FIRST_PAUSE_S
+        while True:
+            try:
+                attempt()
+                return True
+            except REDIS_ERRORS as error:
+                log.warning("Redis does not answer: %s", error)
+            self._control.poll(pause_s)
+            if self._heed():
+                return False
+            pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+
+
+def _resident_mib() -> float:
+    try:
+        with open("/proc/self/statm", encoding="ascii") as statm:  # noqa: PTH123 - once a job
+            return int(statm.read().split()[1]) * 4096 / (1024 * 1024)
+    except OSError:
+        return 0.0

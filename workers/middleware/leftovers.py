@@ -1,0 +1,32 @@
+"""What a job leaves running is ended, or makes what the job used untrustworthy. Fails closed."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Any
+
+from envq.workers.context import CallNext, JobContext
+from envq.workers.event_loop import THREAD_PREFIX
+
+log = logging.getLogger("envq.job")
+
+
+def leftovers(context: JobContext, call_next: CallNext) -> Any:
+    """Tasks left on the event loop are cancelled; a thread left behind forces a rebuild of what was used."""
+    before = set(threading.enumerate())
+    services = context.services
+    try:
+        return call_next(context)
+    finally:
+        cancelled = services.loop.cancel_leftovers()
+        if cancelled:
+            log.warning("job %s left %d task(s) on the event loop; cancelled", context.job.id, cancelled)
+        left = [thread for thread in threading.enumerate() if thread not in before and _may_touch(thread)]
+        if left or services.loop.busy_threads:
+            names = ", ".join(thread.name for thread in left) or "asyncio.to_thread"
+            services.runtime.distrust_used(f"job {context.job.id} left a thread running ({names})")
+
+
+def _may_touch(thread: threading.Thread) -> bool:
+    return thread.is_alive() and not thread.name.startswith(THREAD_PREFIX)

@@ -1,0 +1,19 @@
+"""The job's timeout, armed for user code only; a build inside the job stops its clock."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from envq.errors import JobTimedOut
+from envq.workers.context import CallNext, JobContext
+from envq.workers.deadline import Work
+from envq.workers.slot import Phase
+
+
+def time_limit(context: JobContext, call_next: CallNext) -> Any:
+    """Raise JobTimedOut inside the job; the supervisor kills what does not yield within the grace."""
+    job, seconds = context.job, context.job.time_limit
+    work = Work(Phase.RUNNING, job.id, context.execution.id)
+    error = JobTimedOut(f"job exceeded its timeout of {seconds or 0:g} s")
+    with context.services.deadlines.limit(seconds, work, error):
+        return call_next(context)

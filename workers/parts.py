@@ -1,0 +1,195 @@
+"""The parts of an executor, put together once at its start."""
+
+from __future__ import annotations
+
+import logging
+import os
+import platform
+import sys
+import zlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any, cast
+
+from envq import events, remote, settings
+from envq.client import Client, swap_default
+from envq.clock import iso, utc_now
+from envq.code_store import CodeStore
+from envq.connection import database_number, worker_client
+from envq.declarations import DeclarationStore, Snapshot
+from envq.digest import fingerprint
+from envq.environment import bind, env
+from envq.errors import PayloadError
+from envq.keys import Keys
+from envq.records import EventKind, ExecutorInfo
+from envq.runtime import Recipe, Runtime
+from envq.scripts import Claimed
+from envq.workers import middleware
+from envq.workers.catch_up import CatchUp
+from envq.workers.claims import Claims
+from envq.workers.config import ExecutorConfig, WorkerConfig
+from envq.workers.context import JobContext, Services
+from envq.workers.deadline import Deadlines
+from envq.workers.event_loop import EventLoop
+from envq.workers.fence import FencedRedis
+from envq.workers.reporting import Reporter, RuntimeLimits
+from envq.workers.rq_path import ExcInfo, RqPath
+from envq.workers.scope import ExecutorScope
+from envq.workers.slot import Slot
+from envq.workers.storing import Storing
+from envq.workers.worker_job import WorkerJob
+
+log = logging.getLogger("envq.worker")
+
+
+@dataclass
+class Parts:
+    """Everything the loop in executor.py works with."""
+
+    connection: FencedRedis
+    keys: Keys
+    info: ExecutorInfo
+    claims: Claims
+    catch_up: CatchUp
+    reporter: Reporter
+    runtime: Runtime
+    rq: RqPath
+    services: Services
+    run: Callable[[JobContext], Any]
+    end_of_output: Callable[[], None] = lambda: None
+
+    def rq_names(self, queues: Iterable[str]) -> list[str]:
+        """Queue names as RQ knows them."""
+        return [self.keys.queue_name(name) for name in queues]
+
+    def birth(self) -> None:
+        """Register with RQ's tools and ours, then build what is declared."""
+        self.rq.register_birth()
+        self.reporter.publish("building")
+        snapshot, recipes, _ = self.catch_up.pending()
+        self.adopt(snapshot, recipes)
+        self._emit(EventKind.EXECUTOR_STARTED)
+
+    def register_again(self) -> None:
+        """The records were flushed or have expired while we lived."""
+        self.rq.register_birth()
+        self.reporter.publish()
+
+    def adopt(self, snapshot: Snapshot, recipes: dict[str, Recipe]) -> None:
+        """Change over to what is declared, and say so."""
+        self.reporter.state = "building"
+        self.catch_up.adopt(snapshot, recipes)
+        self.reporter.generation = snapshot.generation
+        self.reporter.publish("idle")
+
+    def load(self, claimed: Claimed) -> WorkerJob | None:
+        """The job; where its record cannot be read it is failed, saying so, and None is returned."""
+        try:
+            job = self.rq.load(claimed)
+        except Exception as error:  # noqa: BLE001 - RQ raises anything for a damaged record
+            self._fail_unreadable(claimed, error)
+            return None
+        job.run_coroutine = self.services.loop.run
+        return job
+
+    def identify(self, job: WorkerJob) -> None:
+        """Make the job known to what it calls."""
+        settings.set_job_identity(job.id, self.info.name)
+
+    def maintain(self) -> None:
+        """RQ's maintenance; a failure callback of an abandoned job takes SIGALRM away, so take it back."""
+        self.rq.maintain()
+        self.services.deadlines.install()
+
+    def forget_connections(self) -> None:
+        """After an error: drop what may be half read."""
+        self.claims.close()
+        cast(Any, self.connection).connection_pool.disconnect()
+
+    def death(self) -> None:
+        """Leave in good order: teardown, records, connections."""
+        self.runtime.close()
+        self.services.loop.close()
+        try:
+            self.claims.hand_back()
+            self.rq.register_death()
+            self._emit(EventKind.EXECUTOR_STOPPED)
+        except Exception as error:  # noqa: BLE001 - Redis may be away; the reaper cleans up after us
+            log.debug("could not sign off: %s", error)
+        self.reporter.gone()
+        self.forget_connections()
+
+    def _emit(self, kind: EventKind) -> None:
+        events.emit(self.connection, self.keys, events.event(kind, worker=self.info.name))
+
+    def _fail_unreadable(self, claimed: Claimed, cause: Exception) -> None:
+        job = WorkerJob(claimed.job_id, connection=self.connection)
+        job.origin = claimed.fields.get(b"origin", b"").decode()
+        job.description = claimed.fields.get(b"description", b"").decode(errors="replace")
+        job.data = zlib.compress(b"")
+        job.ended_at = utc_now()
+        error = PayloadError(f"the record of job {job.id} cannot be read: {type(cause).__name__}: {cause}")
+        info: ExcInfo = (PayloadError, error, None)
+        self.services.storing.store(job, lambda: self.rq.failure(job, None, info, stopped=False))
+        log.error("%s", error)
+
+
+def assemble(config: ExecutorConfig, slot: Slot, deadlines: Deadlines) -> Parts:
+    """Make all parts; no I/O yet. Raises ConfigurationError for middleware that cannot be imported."""
+    worker = config.worker
+    connection = FencedRedis.over(worker_client(worker.settings.url))
+    keys = Keys(worker.settings.namespace, database_number(connection))
+    info = _info(config)
+    loop = EventLoop()
+    reporter = Reporter(connection, keys, info)
+    catch_up = CatchUp(DeclarationStore(connection, keys), lambda: runtime, worker.queues)
+    runtime = Runtime(
+        listener=reporter,
+        limits=RuntimeLimits(deadlines, reporter),
+        run_coroutine=loop.run_for_variable,
+        cache=vars(env),
+        fingerprint=fingerprint if worker.check_resets else None,
+        known_names=lambda: catch_up.declared,
+    )
+    reporter.states = runtime.states
+    bind(ExecutorScope(runtime, lambda: catch_up.declared))
+    _work_for_jobs(worker, keys, connection)
+    rq_names = [keys.queue_name(name) for name in worker.queues]
+    rq = RqPath(config.name, rq_names, connection, keys, deadlines)
+    storing = Storing(connection, keys, config.name)
+    services = Services(config.name, runtime, rq, storing, deadlines, loop, slot)
+    layers = [*middleware.OUTER, *map(middleware.load, worker.middleware), *middleware.INNER]
+    return Parts(
+        connection=connection,
+        keys=keys,
+        info=info,
+        claims=Claims(connection, keys, config.name),
+        catch_up=catch_up,
+        reporter=reporter,
+        runtime=runtime,
+        rq=rq,
+        services=services,
+        run=middleware.compose(layers, lambda context: context.job.perform()),
+    )
+
+
+def _work_for_jobs(worker: WorkerConfig, keys: Keys, connection: FencedRedis) -> None:
+    """What a job itself asks of envq - its code, jobs it enqueues - goes to this worker's server and namespace."""
+    code = CodeStore(connection, keys)
+    remote.bind_code_source(lambda digest: code.get(digest, "the function"))
+    swap_default(Client(worker.settings.url, worker.settings.namespace))
+
+
+def _info(config: ExecutorConfig) -> ExecutorInfo:
+    return ExecutorInfo(
+        name=config.name,
+        worker=f"{config.worker.label}.{config.supervisor_pid}",
+        host=platform.node(),
+        pid=os.getpid(),
+        supervisor_pid=config.supervisor_pid,
+        python=f"{sys.version_info.major}.{sys.version_info.minor}",
+        version=version("envq"),
+        queues=list(config.worker.queues),
+        started_at=iso(utc_now()),
+    )

@@ -1,0 +1,47 @@
+"""Ending a job that must not run again: its process died too often, its time was up, or it was stopped."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+from envq.clock import utc_now
+from envq.errors import JobInterrupt, JobStopRequested, JobTimedOut, WorkerLost
+from envq.scripts import Claimed
+from envq.workers.parts import Parts
+from envq.workers.rq_path import ExcInfo
+from envq.workers.worker_job import WorkerJob
+
+log = logging.getLogger("envq.job")
+
+
+def settle(parts: Parts, claimed: Claimed, reason: bytes) -> None:
+    """Take the job through RQ's failure path: callbacks, dependents, and for a timeout the retry that is left."""
+    job = parts.load(claimed)
+    if job is None:
+        return
+    error = _error(json.loads(reason))
+    if isinstance(error, WorkerLost):
+        job.retries_left = None  # it went back as often as it may
+    job.ended_at = utc_now()
+    stopped = isinstance(error, JobStopRequested)
+    info: ExcInfo = (type(error), error, None)
+    info = parts.rq.failure_callback(job, info, stopped=stopped)
+    status = parts.services.storing.store(job, lambda: parts.rq.failure(job, None, info, stopped=stopped))
+    log.warning("x %s %s %s: %s", job.title, job.id, status, error, extra=_fields(parts, job))
+
+
+def _error(reason: dict[str, Any]) -> WorkerLost | JobInterrupt:
+    detail = str(reason.get("detail") or "its process died")
+    match reason.get("kind"):
+        case "timeout":
+            return JobTimedOut(detail)
+        case "stopped":
+            return JobStopRequested(detail)
+        case _:
+            return WorkerLost(detail)
+
+
+def _fields(parts: Parts, job: WorkerJob) -> dict[str, Any]:
+    return {"job_id": job.id, "queue": job.origin, "func": job.title, "worker": parts.services.executor}
