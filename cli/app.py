@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -12,7 +13,7 @@ from typer.main import get_command
 from envq.cli import config_file, env, mistakes
 from envq.cli.help import show_help_if_alone
 from envq.cli.local import demo, dev
-from envq.cli.observe import config, health, info
+from envq.cli.observe import config, health, info, monitor
 from envq.cli.options import Debug, Invocation
 from envq.cli.worker import worker
 
@@ -54,9 +55,10 @@ def make_app() -> typer.Typer:
     app.add_typer(env.group)
     app.command(short_help="Show the server, queues, executors and variables.")(info)
     app.command(short_help="Show the settings of a worker and their sources.", context_settings=PASSES_ON)(config)
+    app.command(short_help="Follow the events of jobs, variables and executors.")(monitor)
     app.command(short_help="Exit with 0 if this host has a living executor.")(health)
     app.command(short_help="Redis, workers and a prompt for developing.", context_settings=STOPS_AT_SCRIPT)(dev)
-    app.command(short_help="Show in a minute what envq does.", context_settings=PASSES_ON)(demo)
+    app.command(short_help="Show in a minute what envq does.")(demo)
     return app
 
 
@@ -64,11 +66,18 @@ def main() -> None:
     """Run the command line; every error leaves as one line and its exit code."""
     invocation = Invocation()
     try:
-        sys.exit(run(invocation, sys.argv[1:]))
-    except Exception as error:  # noqa: BLE001 - the outermost place: whatever it is, the user gets one line
-        sys.exit(mistakes.report(error, debug=invocation.debug))
-    except KeyboardInterrupt as error:
-        sys.exit(mistakes.report(error, debug=invocation.debug))
+        code = run(invocation, sys.argv[1:])
+        sys.stdout.flush()
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the outermost place: the user gets one line
+        code = mistakes.report(error, debug=invocation.debug)
+        if isinstance(error, BrokenPipeError):
+            _forget_stdout()
+    sys.exit(code)
+
+
+def _forget_stdout() -> None:
+    """Its reader is gone; the interpreter would complain when it flushes at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def run(invocation: Invocation, arguments: list[str]) -> int:
@@ -76,7 +85,5 @@ def run(invocation: Invocation, arguments: list[str]) -> int:
     command: Any = get_command(make_app())
     found = config_file.find(Path.cwd())
     defaults = config_file.default_map(found, command) if found else {}
-    code = command.main(
-        arguments, prog_name="envq", standalone_mode=False, obj=invocation, default_map=defaults
-    )
+    code = command.main(arguments, prog_name="envq", standalone_mode=False, obj=invocation, default_map=defaults)
     return int(code or 0)

@@ -49,7 +49,8 @@ def settings(worker: Any, file: str) -> list[tuple[str, Any, str]]:
     for parameter in worker.command.params:
         name = parameter.opts[0].removeprefix("--")
         if name not in _NOT_SHOWN:
-            rows.append((name, effective.get(name, _plain(worker.params[parameter.name])), _source(worker, parameter, file)))
+            value = effective.get(name, _plain(worker.params[parameter.name]))
+            rows.append((name, value, _source(worker, parameter, file)))
     return rows
 
 

@@ -78,5 +78,8 @@ def _settings(command: Any) -> dict[str, Any]:
     return {name: parameter for name, parameter in names.items() if name not in _NOT_SETTINGS}
 
 
-def _value(parameter: Any, value: Any) -> Any:
-    return [value] if parameter.multiple and not isinstance(value, list) else value
+def _value(parameter: Any, value: object) -> object:
+    """A single value of a flag that may be repeated is a list of one."""
+    if not parameter.multiple or isinstance(value, list):
+        return cast(object, value)
+    return [value]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import time
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
@@ -24,15 +23,6 @@ WATCHING_PAUSE_S: Final = 0.03  # between two steps of a game that somebody look
 
 
 @dataclass(frozen=True)
-class Flags:
-    """The demo's own flags."""
-
-    json: bool
-    fast: bool
-    without_reset: bool
-
-
-@dataclass(frozen=True)
 class Outcome:
     """What was counted, and what it says about the promises."""
 
@@ -49,64 +39,61 @@ class Outcome:
 
 def run(options: DemoOptions) -> int:
     """Run the demo; 0 only if every promise held."""
-    flags = _flags(options.arguments)
     _check_extras()
-    show = Show(Console(quiet=flags.json, highlight=False))
+    show = Show(Console(quiet=options.json, highlight=False))
     signals.unwind_on_sigterm()
     try:
-        outcome = _perform(show, options.workers, flags)
+        outcome = _perform(show, options)
     except signals.Stopped:
         return mistakes.EXIT_INTERRUPTED
-    if flags.json:
+    if options.json:
         print_json(_figures(outcome))
     return mistakes.EXIT_OK if outcome.held else mistakes.EXIT_UNEXPECTED
 
 
-def _perform(show: Show, executors: int, flags: Flags) -> Outcome:
+def _perform(show: Show, options: DemoOptions) -> Outcome:
     started = time.monotonic()
-    with staged(executors) as stage:
+    with staged(options.workers) as stage:
         show.opening(stage)
-        pong = _play_pong(show, stage, flags)
-        digits = _play_digits(show, stage, flags)
+        pong = _play_pong(show, stage, options)
+        digits = _play_digits(show, stage, options)
         claims = all_claims(pong, digits, stage.backstage())
         outcome = Outcome(pong, digits, claims, time.monotonic() - started)
         show.verdict(claims, outcome.seconds)
-        _explain_failures(show, stage, outcome)
+        _explain_failures(show, stage)
     return outcome
 
 
-def _play_pong(show: Show, stage: Stage, flags: Flags) -> Ledger:
+def _play_pong(show: Show, stage: Stage, options: DemoOptions) -> Ledger:
     book = Book(stage.connection, "pong")
-    arguments = ["--steps", "60", "--rallies", "4"] if flags.fast else []
+    arguments = ["--steps", "60", "--rallies", "4"] if options.fast else []
     if show.watched:
         arguments += ["--pause", str(WATCHING_PAUSE_S)]
-    about = 'gymnasium.make("Pong-v0") once in each process; every job starts from the first frame.'
+    about = 'gymnasium.make("Pong-v0") once in each process, at its start again for each job'
     with show.section("1  Pong, the example that the idea came with", about, lambda: show.games(book)) as redraw:
-        stage.play("pong", arguments + _reset_flag(flags), redraw)
+        stage.play("pong", arguments + _reset_flag(options), redraw)
     return book.read()
 
 
-def _play_digits(show: Show, stage: Stage, flags: Flags) -> Ledger:
+def _play_digits(show: Show, stage: Stage, options: DemoOptions) -> Ledger:
     book = Book(stage.connection, "digits")
-    arguments = ["--predictions", "500", "--seconds", "1.5"] if flags.fast else []
-    about = "It holds an open database. Jobs use it, break it, and go on while a second version takes over."
-    title = "2  A classifier that is slow to make and cannot be pickled"
+    arguments = ["--predictions", "500", "--seconds", "1.1"] if options.fast else []
+    about = "Jobs use it, break it, and go on while a second version of it takes over."
+    title = "2  A classifier with an open database: slow to make, impossible to pickle"
     with show.section(title, about, lambda: show.timeline(book.read())) as redraw:
-        stage.play("digits", arguments + _reset_flag(flags), redraw)
+        stage.play("digits", arguments + _reset_flag(options), redraw)
     return book.read()
 
 
-def _explain_failures(show: Show, stage: Stage, outcome: Outcome) -> None:
+def _explain_failures(show: Show, stage: Stage) -> None:
     """Where a process of ours failed, its own words say more than the counts."""
-    for name, code in stage.driver_codes.items():
-        if code != 0:
-            show.last_words(f"{name}.py", stage.last_words(name))
-    if not outcome.held:
-        show.last_words("the worker", stage.last_words("worker"))
+    failed = [name for name, code in stage.driver_codes.items() if code != 0]
+    for name in [*failed, "worker"] if failed or not stage.worker_runs else []:
+        show.last_words(name, stage.last_words(name))
 
 
-def _reset_flag(flags: Flags) -> list[str]:
-    return ["--without-reset"] if flags.without_reset else []
+def _reset_flag(options: DemoOptions) -> list[str]:
+    return ["--without-reset"] if options.without_reset else []
 
 
 def _figures(outcome: Outcome) -> dict[str, object]:
@@ -129,14 +116,6 @@ def _counts(ledger: Ledger) -> dict[str, object]:
         "builds": ledger.builds,
         "forced_builds": ledger.forced,
     }
-
-
-def _flags(arguments: tuple[str, ...]) -> Flags:
-    parser = argparse.ArgumentParser("envq demo", add_help=False)
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--fast", action="store_true")
-    parser.add_argument("--without-reset", action="store_true")
-    return Flags(**vars(parser.parse_args(arguments)))
 
 
 def _check_extras() -> None:

@@ -43,9 +43,7 @@ def run(config: DevConfig, script: Path | None, arguments: Sequence[str]) -> int
 def _run(config: DevConfig, script: Path | None, arguments: Sequence[str]) -> int:
     terminal = Terminal()
     folders = (str(script.resolve().parent),) if script else ()
-    local = LocalConfig(
-        config.workers, config.queues, config.namespace, config.worker_options, terminal.show, folders
-    )
+    local = LocalConfig(config.workers, config.queues, config.namespace, config.worker_options, terminal.show, folders)
     with EmbeddedServer(port=config.port, data_dir=config.data_dir) as server, workers_on(server.url, local) as client:
         if script is not None:
             return _run_script(client, [str(script), *arguments])

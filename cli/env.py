@@ -136,7 +136,11 @@ def wait(
     workers: Annotated[
         int | None,
         typer.Option(
-            "--workers", "-w", metavar="N", min=1, show_default="all, and at least one",
+            "--workers",
+            "-w",
+            metavar="N",
+            min=1,
+            show_default="all, and at least one",
             help="How many executors must hold the current version.",
         ),
     ] = None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from envq.cli.env_waiting import give_up_if_broken, until
 from envq.cli.readiness import readiness
@@ -11,7 +11,7 @@ from envq.cli.render import declaration_outcome
 from envq.cli.target import Target, opened
 from envq.client import connect
 from envq.environment import env
-from envq.variables import EnvironmentVariable
+from envq.variables import Build, EnvironmentVariable, Replace
 
 
 def declare(flags: Mapping[str, Any]) -> int:
@@ -27,9 +27,9 @@ def declare(flags: Mapping[str, Any]) -> int:
         check=flags["check"],
         teardown=flags["teardown"],
         queues=flags["queue"] or None,
-        build=flags["build"].value,
+        build=cast(Build, str(flags["build"])),
         required=flags["required"],
-        replace=flags["replace"].value,
+        replace=cast(Replace, str(flags["replace"])),
         version=flags["version"],
         init_timeout=flags["init_timeout"],
         reset_timeout=flags["reset_timeout"],

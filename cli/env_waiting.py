@@ -16,11 +16,13 @@ POLL_S: Final = 0.1  # each look is two round trips
 Look = Callable[[], str | None]
 
 
-class GivenUp(Exception):  # noqa: N818 - an outcome, not an error of ours
+class GivenUp(Exception):
     """There is no use in waiting any longer; the message says why."""
 
 
-def wait(names: Iterable[str], url: str | None, namespace: str | None, workers: int | None, timeout: float | None) -> int:
+def wait(
+    names: Iterable[str], url: str | None, namespace: str | None, workers: int | None, timeout: float | None
+) -> int:
     """Until every one of the variables is built on so many executors (None: on all, and at least one)."""
     with opened(url, namespace) as target:
         return until(lambda: _missing(target, sorted(set(names)), workers), timeout)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from envq.cli import signals
-from envq.cli.options import Debug, DemoOptions, LogLevel, Namespace, Workers, flag
+from envq.cli.options import Debug, DemoOptions, Json, LogLevel, Namespace, Workers, flag
 
 
 def dev(
@@ -21,7 +21,8 @@ def dev(
         list[str] | None, flag("--queue -q", "A queue; may be repeated.", metavar="NAME", envvar="ENVQ_QUEUES")
     ] = None,
     port: Annotated[
-        int | None, typer.Option("--port", min=1, max=65535, metavar="PORT", show_default="a free one", help="Of Redis.")
+        int | None,
+        typer.Option("--port", metavar="PORT", min=1, max=65535, show_default="a free one", help="Of the server."),
     ] = None,
     data_dir: Annotated[
         Path | None,
@@ -47,14 +48,20 @@ def dev(
 
 
 def demo(
-    context: typer.Context,
     workers: Workers = 2,
-    url: Annotated[str | None, typer.Option("--url", "-u", metavar="URL", help="Use this Redis and its workers.")] = None,
-    namespace: Namespace = None,
+    json: Json = False,
+    fast: Annotated[bool, typer.Option("--fast", help="Fewer jobs, for tests.")] = False,
+    without_reset: Annotated[
+        bool,
+        typer.Option(
+            "--without-reset",
+            help="Switch the resets off: the demo must then find dirty values and exit with 1.",
+        ),
+    ] = False,
     debug: Debug = False,
 ) -> int:
     """Show in a minute what envq does, with a server and workers of its own."""
     signals.end_at_once()
     from envq.cli import demo as work  # noqa: PLC0415 - as above
 
-    return work.run(DemoOptions(workers, url, namespace, tuple(context.args)))
+    return work.run(DemoOptions(workers, json, fast, without_reset))

@@ -1,4 +1,4 @@
-"""``envq info``, ``config`` and ``health``: signatures only."""
+"""``envq info``, ``config``, ``monitor`` and ``health``: signatures only."""
 
 from __future__ import annotations
 
@@ -27,6 +27,29 @@ def config(context: typer.Context, json: Json = False, debug: Debug = False) -> 
     from envq.cli import config as work  # noqa: PLC0415 - as above
 
     return work.show(context, as_json=json)
+
+
+def monitor(
+    kind: Annotated[
+        list[str] | None,
+        typer.Option("--kind", "-k", metavar="KIND", help="Only events of this kind, as job.failed; may be repeated."),
+    ] = None,
+    replay: Annotated[bool, typer.Option("--replay", help="Begin with the events that Redis still has.")] = False,
+    limit: Annotated[
+        int | None, typer.Option("--limit", metavar="N", min=1, help="End after N events.", show_default="never")
+    ] = None,
+    json: Json = False,
+    url: Url = None,
+    namespace: Namespace = None,
+    debug: Debug = False,
+) -> int:
+    """Follow what happens to jobs, variables and executors, until Ctrl-C.
+
+    A lost connection is made up for: Redis keeps the last 10,000 events. With --json: one object a line.
+    """
+    from envq.cli import monitor as work  # noqa: PLC0415 - as above
+
+    return work.follow(url, namespace, work.Selection(frozenset(kind or ()), replay, limit), as_json=json)
 
 
 def health(

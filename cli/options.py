@@ -30,7 +30,8 @@ def flag(names: str, text: str, **more: Any) -> Any:
     """A flag from its names (the long one first); its variable is ENVQ_ and the long name in capitals."""
     long, *others = names.split()
     variable = "ENVQ_" + long.split("/")[0].removeprefix("--").replace("-", "_").upper()
-    return typer.Option(long, *others, help=text, **{"envvar": variable, **more})
+    more.setdefault("envvar", variable)
+    return typer.Option(long, *others, help=text, **more)
 
 
 def _remember_debug(context: typer.Context, wanted: bool) -> bool:
@@ -79,6 +80,6 @@ class DemoOptions:
     """What ``envq demo`` was asked for."""
 
     workers: int
-    url: str | None  # None: a server and workers of its own
-    namespace: str | None
-    arguments: tuple[str, ...]  # whatever else was typed
+    json: bool
+    fast: bool
+    without_reset: bool

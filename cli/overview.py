@@ -9,6 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
+from redis.client import Pipeline
+
 from envq import keys as rq
 from envq.cli.target import Target
 from envq.connection import ServerFacts, server_facts
@@ -87,7 +89,7 @@ def _queue_names(target: Target, executors: Iterable[ExecutorView]) -> list[str]
 
 
 def _counts(target: Target, names: Sequence[str]) -> list[QueueCounts]:
-    with target.connection.pipeline(transaction=False) as pipeline:
+    with _pipeline(target) as pipeline:
         for name in names:
             pipeline.llen(rq.queue(name))
             for registry in REGISTRIES:
@@ -99,23 +101,28 @@ def _counts(target: Target, names: Sequence[str]) -> list[QueueCounts]:
     ]
 
 
+def _pipeline(target: Target) -> Pipeline:
+    return cast(Any, target.connection).pipeline(transaction=False)
+
+
 def _registry(kind: str, queue_name: str) -> str:
     """Sorted set of job ids; RQ names all its registries alike."""
     return f"{rq.RQ_KEY_PREFIX}:{kind}:{queue_name}"
 
 
 def _running(target: Target, names: Sequence[str]) -> dict[str, RunningJob]:
-    with target.connection.pipeline(transaction=False) as pipeline:
+    with _pipeline(target) as pipeline:
         for name in names:
             pipeline.smembers(rq.worker_executions(name))
         sets = cast(list[set[bytes]], pipeline.execute())
     ids = {name: min(found).decode().rpartition(":")[0] for name, found in zip(names, sets, strict=True) if found}
-    with target.connection.pipeline(transaction=False) as pipeline:
+    with _pipeline(target) as pipeline:
         for job_id in ids.values():
             pipeline.hmget(rq.job(job_id), "description", "origin", "started_at")
         rows = cast(list[list[bytes | None]], pipeline.execute())
-    prefix = target.keys.queue_name("")
-    return {
-        name: RunningJob(ids[name], text[0], text[1].removeprefix(prefix), text[2])
-        for name, text in zip(ids, ([(field or b"").decode(errors="replace") for field in row] for row in rows), strict=True)
-    }
+    return {name: _job(target, job_id, row) for (name, job_id), row in zip(ids.items(), rows, strict=True)}
+
+
+def _job(target: Target, job_id: str, row: Sequence[bytes | None]) -> RunningJob:
+    description, origin, started_at = ((field or b"").decode(errors="replace") for field in row)
+    return RunningJob(job_id, description, origin.removeprefix(target.keys.queue_name("")), started_at)

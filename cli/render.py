@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from envq.cli.readiness import Holder, Readiness
-from envq.records import Declaration
+from envq.records import Declaration, Event
 
 GAP = "  "
 
@@ -39,6 +39,15 @@ def banner(facts: Banner) -> list[str]:
         f"queues: {', '.join(facts.queues)}",
         f"variables: {variables or 'none declared for these queues'}",
     ]
+
+
+def event_line(happened: Event) -> str:
+    """One event for people; what does not apply is left out."""
+    variable = f"{happened.env} v{happened.env_version}" if happened.env_version else happened.env
+    duration = f"{happened.duration_ms:.1f} ms" if happened.duration_ms else ""
+    parts = (happened.at, happened.kind, happened.func, happened.job_id, variable, duration, happened.worker)
+    line = GAP.join(part for part in parts if part)
+    return f"{line}: {happened.detail}" if happened.detail else line
 
 
 def plural(count: int, noun: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -27,14 +27,12 @@ class Target:
 
 
 @contextmanager
-def opened(url: str | None, namespace: str | None) -> Iterator[Target]:
+def opened(url: str | None, namespace: str | None) -> Generator[Target]:
     """The deployment; an error of the connection inside the block becomes ServerUnavailable."""
     settings = Settings.load(url=url, namespace=namespace)
     connection = driver_client(settings.url)
     keys = Keys(settings.namespace, database_number(connection))
-    target = Target(
-        settings, connection, keys, DeclarationStore(connection, keys), ExecutorStore(connection, keys)
-    )
+    target = Target(settings, connection, keys, DeclarationStore(connection, keys), ExecutorStore(connection, keys))
     try:
         yield target
     except (redis.RedisError, ConnectionError, TimeoutError) as error:

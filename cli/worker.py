@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from envq.cli import signals, worker_options as flags
+from envq.cli import signals
+from envq.cli import worker_options as flags
 from envq.cli.options import Debug, Label, LogLevel, Namespace, Url, Workers
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, cast
 
 from envq.errors import ConfigurationError
 from envq.settings import Settings
@@ -26,7 +26,7 @@ def worker_config(context: Any) -> WorkerConfig:
         max_idle_s=flags["max_idle_time"],
         grace_s=flags["grace"],
         kill_grace_s=flags["kill_grace"],
-        build_failure=flags["build_failure"].value,
+        build_failure=cast(Literal["keep", "exit"], str(flags["build_failure"])),
         check_resets=flags["check_resets"],
         label_output=flags["label_output"],
         middleware=tuple(flags["middleware"] or ()),
@@ -41,7 +41,7 @@ def worker_config(context: Any) -> WorkerConfig:
 
 
 def _if_given(**values: Any) -> dict[str, Any]:
-    return {name: getattr(value, "value", value) for name, value in values.items() if value is not None}
+    return {name: str(value) for name, value in values.items() if value is not None}
 
 
 def _check_label(label: str) -> None:
@@ -72,4 +72,4 @@ def log_level(flags: Mapping[str, Any]) -> str:
     """The level's name; -v and --quiet go before -l."""
     if flags["verbose"]:
         return "DEBUG"
-    return "WARNING" if flags["quiet"] else str(flags["log_level"].value)
+    return "WARNING" if flags["quiet"] else str(flags["log_level"]).upper()

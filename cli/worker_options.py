@@ -10,7 +10,6 @@ import typer
 from envq.cli.options import LogLevel, flag
 
 
-
 class BuildFailure(StrEnum):
     """What a worker does when a variable cannot be built."""
 
@@ -38,9 +37,7 @@ Queue = Annotated[
         envvar="ENVQ_QUEUES",
     ),
 ]
-Scheduler = Annotated[
-    bool, flag("--scheduler/--no-scheduler", "Enqueue scheduled jobs when they are due.")
-]
+Scheduler = Annotated[bool, flag("--scheduler/--no-scheduler", "Enqueue scheduled jobs when they are due.")]
 Method = Annotated[
     StartMethod | None,
     flag("--start-method", "How executors are started.", show_default="fork; spawn on macOS"),
@@ -54,9 +51,7 @@ MaxJobsPerChild = Annotated[
 ]
 MaxMemoryPerChild = Annotated[
     int | None,
-    flag(
-        "--max-memory-per-child", "Replace an executor that has grown beyond it.", metavar="MIB", min=1
-    ),
+    flag("--max-memory-per-child", "Replace an executor that has grown beyond it.", metavar="MIB", min=1),
 ]
 MaxIdleTime = Annotated[
     float | None,
@@ -115,12 +110,8 @@ OnBuildFailure = Annotated[
     flag("--build-failure", "When a variable cannot be built: keep running, or exit with code 5."),
 ]
 
-Level = Annotated[
-    LogLevel, flag("--log-level -l", "Least level that is logged.", case_sensitive=False)
-]
-Verbose = Annotated[
-    bool, typer.Option("--verbose", "-v", help="The same as -l DEBUG.")
-]
+Level = Annotated[LogLevel, flag("--log-level -l", "Least level that is logged.", case_sensitive=False)]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="The same as -l DEBUG.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="The same as -l WARNING.")]
 LogFormat = Annotated[
     str,
@@ -132,9 +123,7 @@ LogFormat = Annotated[
 ]
 ConfigureLogging = Annotated[
     bool,
-    flag(
-        "--configure-logging/--no-configure-logging", "Set up logging to stderr, or leave it alone."
-    ),
+    flag("--configure-logging/--no-configure-logging", "Set up logging to stderr, or leave it alone."),
 ]
 LabelOutput = Annotated[
     bool,

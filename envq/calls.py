@@ -5,7 +5,9 @@ from __future__ import annotations
 import inspect
 import pickle
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, NamedTuple, cast
 
 from envq.payload import Blob, load_arguments, pack_arguments, pack_code
@@ -15,7 +17,8 @@ from envq.settings import Limits
 from envq.shipping import reference_of, underlying
 
 _PLAIN: tuple[type, ...] = (int, float, bool, str, bytes, type(None))
-_SMALL = 1024  # characters or bytes: nothing to warn of
+_SMALL = 1024  # characters or bytes: so few of them are nothing to warn of
+_FEW = 64
 
 
 class Function(NamedTuple):
@@ -36,12 +39,34 @@ class Call(NamedTuple):
     kwargs: dict[str, Any]
 
 
+_shared: ContextVar[dict[int, Function] | None] = ContextVar("envq_shared_functions", default=None)
+
+
 def function_of(function: Callable[..., Any] | str, limits: Limits) -> Function:
     """
-    How a worker can run this; packs the code that has to travel.
+    How a worker can run this; packs the code that has to travel, inside ``sharing_functions`` once.
 
     Raises TypeError for what cannot be called, PayloadError for code that cannot travel.
     """
+    shared = _shared.get()
+    if shared is None:
+        return _function(function, limits)
+    if id(function) not in shared:
+        shared[id(function)] = _function(function, limits)
+    return shared[id(function)]
+
+
+@contextmanager
+def sharing_functions() -> Generator[None]:
+    """Inside, a function is looked at once: for many jobs that are enqueued together."""
+    token = _shared.set({})
+    try:
+        yield
+    finally:
+        _shared.reset(token)
+
+
+def _function(function: Callable[..., Any] | str, limits: Limits) -> Function:
     if isinstance(function, str):
         return Function(function, function, None, is_object=False)
     if not callable(cast(object, function)):
@@ -116,7 +141,9 @@ def _is_true(instance: object) -> bool:
 def _is_plain(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether all arguments are small values of built-in types, which need no further look."""
     values: tuple[Any, ...] = (*args, *kwargs.values())
-    return all(type(each) in _PLAIN and (type(each) not in (str, bytes) or len(each) <= _SMALL) for each in values)
+    return len(values) <= _FEW and all(
+        type(each) in _PLAIN and (type(each) not in (str, bytes) or len(each) <= _SMALL) for each in values
+    )
 
 
 def _is_c_function(code: object) -> bool:

@@ -8,11 +8,11 @@ from typing import Any, Literal
 
 import redis
 
-from envq import environment
 from envq.code_store import CodeStore
 from envq.connection import check_client, connection_options, database_number, driver_client, server_facts
 from envq.declarations import DeclarationStore
 from envq.driver import DriverMode, DriverScope
+from envq.environment import bind
 from envq.executor_store import ExecutorStore
 from envq.inline import InlineRuns
 from envq.keys import Keys
@@ -54,6 +54,11 @@ class Client:
     def check(self) -> None:
         """Ask the server; raises ServerUnavailable if it cannot be reached, refuses us or is too old."""
         server_facts(self.connection, self.settings.url)
+
+    def close(self) -> None:
+        """Close its connections, and tear down the variables of jobs that ran in this process."""
+        self.inline.close()
+        self.connection.connection_pool.disconnect()
 
     def __repr__(self) -> str:
         return f"Client({_url_of(self.connection)!r}, namespace={self.settings.namespace!r})"
@@ -113,6 +118,12 @@ def use_if_first(client: Client) -> None:
     default.scope.connected(default)
 
 
+def client_for(connection: redis.Redis) -> Client:
+    """A client on this connection: the default one if it is that, with its namespace."""
+    default = _default.client
+    return default if default is not None and default.connection is connection else Client(connection)
+
+
 def swap_default(client: Client | None) -> Client | None:
     """Replace the default client, publishing nothing; returns the one before. None: connect at the next use."""
     with _default.lock:
@@ -149,11 +160,13 @@ def _after_fork() -> None:
     # Another thread of the parent may have held it at the fork; nobody would release it here.
     _default.lock = threading.Lock()
     driver_scope.after_fork()
+    if _default.client is not None:
+        _default.client.inline.after_fork()
 
 
 _default = _Default()
 driver_scope = DriverScope(default_client)
-environment.bind(driver_scope)
+bind(driver_scope)
 os.register_at_fork(after_in_child=_after_fork)
 
 __all__ = ["Client", "DriverMode", "connect", "default_client", "driver_scope", "swap_default", "use", "use_if_first"]

@@ -100,9 +100,7 @@ def explain(error: redis.RedisError | OSError, url: str) -> ServerUnavailable:
     shown = safe_url(url)
     text = str(error) or type(error).__name__
     if isinstance(error, redis.AuthenticationError) or "NOAUTH" in text or "WRONGPASS" in text:
-        return ServerUnavailable(
-            f"Redis at {shown} refuses the user name or password ({text}); check the URL"
-        )
+        return ServerUnavailable(f"Redis at {shown} refuses the user name or password ({text}); check the URL")
     if isinstance(error, redis.ResponseError):
         return ServerUnavailable(f"Redis at {shown} refuses: {text}")
     return ServerUnavailable(f"cannot reach Redis at {shown} ({text}); is it running, and is the URL right?")
@@ -125,16 +123,14 @@ class ServerFacts:
 def server_facts(client: redis.Redis, url: str) -> ServerFacts:
     """Ask the server; raises ServerUnavailable if it cannot be reached, refuses us, or is too old."""
     try:
-        info = cast(dict[str, Any], client.info())
-    except (redis.RedisError, OSError) as error:
+        info: dict[str, Any] = client.info()
+    except REDIS_ERRORS as error:
         raise explain(error, url) from None
     name = "Valkey" if "valkey_version" in info else "Redis"
     version = str(info.get("valkey_version") or info.get("redis_version") or "0.0")
     facts = ServerFacts(name, version, _durability(client, info))
     if facts.too_old:
-        raise ServerUnavailable(
-            f"{name} {version} at {safe_url(url)} is too old; envq needs Redis 6.2 or Valkey 7.2"
-        )
+        raise ServerUnavailable(f"{name} {version} at {safe_url(url)} is too old; envq needs Redis 6.2 or Valkey 7.2")
     return facts
 
 

@@ -11,9 +11,10 @@ from redis import Redis
 
 from envq.code_store import CodeStore
 from envq.errors import NotDeclared
+from envq.events import emit, event
 from envq.keys import Keys
 from envq.payload import Blob
-from envq.records import Declaration
+from envq.records import Declaration, EventKind
 from envq.scripts import DeclarationChange, change_declaration
 
 OLD_CODE_TTL_S: Final = 24 * 3600  # an executor that still builds the old version may need its code
@@ -81,6 +82,8 @@ class DeclarationStore:
             return _decide(current, wanted)
 
         published = self._change(wanted.name, decide, blob)
+        if published.change in ("new", "replaced", "options"):
+            self._tell(EventKind.VARIABLE_DECLARED, published.declaration)
         if published.change == "unchanged":
             self._code.keep(blob)
         return published
@@ -93,7 +96,10 @@ class DeclarationStore:
                 raise not_declared(name, self.snapshot().declarations)
             return Published(replace(current, epoch=current.epoch + 1), "replaced")
 
-        return self._change(name, decide, None).declaration
+        rebuilt = self._change(name, decide, None).declaration
+        self._lift_quarantine(rebuilt)
+        self._tell(EventKind.VARIABLE_DECLARED, rebuilt)
+        return rebuilt
 
     def remove(self, name: str) -> Declaration:
         """Take a declaration away, on every executor; returns it; raises NotDeclared."""
@@ -103,11 +109,18 @@ class DeclarationStore:
                 raise not_declared(name, self.snapshot().declarations)
             current = Declaration.from_json(header)
             if self._write(name, header, "", current.digest, current.digest, b""):
+                self._lift_quarantine(current)  # the next declaration is version 1 again
+                self._tell(EventKind.VARIABLE_REMOVED, current)
                 return current
 
-    def _change(
-        self, name: str, decide: Callable[[Declaration | None], Published], blob: Blob | None
-    ) -> Published:
+    def _tell(self, kind: EventKind, declaration: Declaration) -> None:
+        happened = event(kind, env=declaration.name, env_version=declaration.version, detail=declaration.declared_by)
+        emit(self._connection, self._keys, happened)
+
+    def _lift_quarantine(self, declaration: Declaration) -> None:
+        self._connection.delete(self._keys.tries(declaration.name, declaration.version))
+
+    def _change(self, name: str, decide: Callable[[Declaration | None], Published], blob: Blob | None) -> Published:
         while True:
             header = self._header(name)
             current = Declaration.from_json(header) if header else None
@@ -116,9 +129,7 @@ class DeclarationStore:
                 return published
             new = published.declaration
             packed = blob.pack() if blob else b""
-            if self._write(
-                name, header, new.to_json(), new.digest, current.digest if current else "", packed
-            ):
+            if self._write(name, header, new.to_json(), new.digest, current.digest if current else "", packed):
                 return published
 
     def _write(self, name: str, expected: str, header: str, new: str, old: str, blob: bytes) -> bool:  # noqa: PLR0913 - one compare-and-set
@@ -164,9 +175,7 @@ def _decide(current: Declaration | None, wanted: Declaration) -> Published:
     history = [*current.history, current.digest][-HISTORY_KEPT:]
     version = wanted.version if wanted.explicit else current.version + 1
     new = replace(wanted, version=version, epoch=current.epoch, history=history)
-    return Published(
-        new, "replaced", taking_turns=wanted.digest in history[:-1] or wanted.digest in current.history
-    )
+    return Published(new, "replaced", taking_turns=wanted.digest in history[:-1] or wanted.digest in current.history)
 
 
 def _keep_version(current: Declaration, wanted: Declaration) -> Published:

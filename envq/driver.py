@@ -9,9 +9,9 @@ from typing import Literal, Protocol
 
 from redis import RedisError
 
-from envq import environment
 from envq.declarations import Published, Snapshot
 from envq.driver_copies import DriverCopies
+from envq.environment import is_bound
 from envq.errors import DriverReadRefused
 from envq.payload import Blob, load_code
 from envq.publishing import declaration_of, lives_in_main, not_a_variable, pack, recipe, report
@@ -88,7 +88,7 @@ class DriverScope:
         """
         if self._deployment is deployment and not self._pending:
             return
-        if not environment.is_bound(self):
+        if not is_bound(self):
             return  # an executor never publishes
         with self._lock:
             self._deployment = deployment
@@ -122,8 +122,8 @@ class DriverScope:
             self._forget(name)
 
     def names(self) -> list[str]:
-        """What is declared anywhere; without a server only what was declared here."""
-        known = set(self._declared)
+        """What is declared anywhere; without a server only what is known here."""
+        known = set(self._options)
         if self._deployment is not None:
             try:
                 known.update(self._deployment.declarations.snapshot().declarations)

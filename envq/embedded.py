@@ -134,7 +134,7 @@ class EmbeddedServer:
     def _pid_on_port(self) -> int:
         try:
             with redis.Redis(port=self.port, socket_timeout=1.0, socket_connect_timeout=1.0) as client:
-                return int(cast(dict[str, Any], client.info("server")).get("process_id", 0))
+                return int(cast(Any, client).info("server").get("process_id", 0))
         except (redis.RedisError, OSError):
             return 0
 

@@ -52,8 +52,7 @@ class ExecutorStore:
     def all(self) -> list[ExecutorView]:
         """All executors alive, by name; two round trips."""
         names = sorted(
-            name.decode()
-            for name in cast(list[bytes], cast(Any, self._connection).zrange(self._keys.executors, 0, -1))
+            name.decode() for name in cast(list[bytes], cast(Any, self._connection).zrange(self._keys.executors, 0, -1))
         )
         with self._connection.pipeline(transaction=False) as pipeline:
             for name in names:
@@ -63,9 +62,7 @@ class ExecutorStore:
 
 
 def _view(fields: dict[bytes, bytes]) -> ExecutorView:
-    variables = [
-        VariableState.from_json(text) for name, text in fields.items() if name.decode().startswith(_VARIABLE)
-    ]
+    variables = [VariableState.from_json(text) for name, text in fields.items() if name.decode().startswith(_VARIABLE)]
     return ExecutorView(
         ExecutorInfo.from_json(fields[b"info"]),
         fields.get(b"state", b"").decode(),

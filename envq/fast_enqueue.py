@@ -15,10 +15,10 @@ from redis import Redis
 from rq.job import UNEVALUATED, JobStatus
 from rq.utils import utcformat
 
-from envq import keys
 from envq.calls import Call
 from envq.clock import utc_now
 from envq.job import Job
+from envq.keys import JOB_PREFIX, QUEUES
 
 COMPRESS_FROM: Final = 256  # bytes; below, compressing costs more time than it saves space
 _LEVEL: Final = 1
@@ -62,12 +62,12 @@ class Pattern:
         """
         moment = utcformat(jobs[0].created_at)
         common = [*self._fields, "created_at", moment, "enqueued_at", moment]
-        arguments = [keys.JOB_PREFIX, "L" if place.at_front else "R", self.job.ttl or 0, place.code_ttl_s]
-        arguments += [len(common), *common]
+        side = "L" if place.at_front else "R"
+        arguments: list[Any] = [JOB_PREFIX, side, self.job.ttl or 0, place.code_ttl_s, len(common), *common]
         for job in jobs:
             data = job.data
             arguments += (job.id, zlib.compress(data, _LEVEL) if len(data) >= COMPRESS_FROM else data)
-        touched = [place.queue_key, keys.QUEUES, *filter(None, [place.code_key])]
+        touched = [place.queue_key, QUEUES, *filter(None, [place.code_key])]
         return connection.register_script(_source())(keys=touched, args=arguments) >= 0
 
     def _copy(self, now: Any, data: bytes) -> Job[Any]:

@@ -8,9 +8,9 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
-from envq import environment
 from envq.coroutines import runner
 from envq.digest import code_digest
+from envq.environment import bound
 from envq.errors import EnvironmentVariableError, InvalidDeclaration
 from envq.runtime import Listener, NoLimits, Recipe, Runtime
 from envq.variables import EnvironmentVariable
@@ -45,7 +45,7 @@ class InlineRuns:
             runtime.retry_due()
             runtime.begin_job(job_id)
             try:
-                with environment.bound(_JobScope(runtime, recipes)):
+                with bound(_JobScope(runtime, recipes)):
                     yield
             finally:
                 runtime.end_job()

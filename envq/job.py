@@ -11,12 +11,13 @@ from redis import Redis
 from rq.exceptions import NoSuchJobError
 from rq.job import JobStatus, parse_job_id
 
-from envq import keys, time_limit
 from envq.calls import Call, arguments_of
 from envq.client import default_client
 from envq.coroutines import runner
+from envq.keys import results as results_key
 from envq.outcome import Outcome, before, newest
 from envq.serializer import serializer as envq_serializer
+from envq.time_limit import stored_limit, whole_seconds
 
 R = TypeVar("R")
 OnCrash = Literal["requeue", "fail"]
@@ -59,11 +60,11 @@ class Job(rq.job.Job, Generic[R]):
     @property
     def time_limit(self) -> float | None:
         """Seconds the function may take; None: no limit."""
-        return time_limit.stored(self.timeout, self._exact_limit)
+        return stored_limit(self.timeout, self._exact_limit)
 
     @time_limit.setter
     def time_limit(self, limit: float | None) -> None:
-        self.timeout = time_limit.whole(limit)
+        self.timeout = whole_seconds(limit)
         self._exact_limit = limit if limit != self.timeout else None
 
     @classmethod
@@ -86,7 +87,7 @@ class Job(rq.job.Job, Generic[R]):
         """Read the record again, and note where its results end."""
         with self.connection.pipeline(transaction=True) as pipeline:
             pipeline.hgetall(self.key)
-            cast(Any, pipeline).xrevrange(keys.results(self.id), count=1)
+            cast(Any, pipeline).xrevrange(results_key(self.id), count=1)
             fields, entries = pipeline.execute()
         if not fields:
             raise NoSuchJobError(f"No such job: {self.key}")
@@ -124,7 +125,7 @@ class Job(rq.job.Job, Generic[R]):
     def requeue(self, at_front: bool = False) -> Self:
         """Run a failed job again; ``envq.get`` then waits for the new result."""
         with self.connection.pipeline(transaction=False) as pipeline:
-            cast(Any, pipeline).xrevrange(keys.results(self.id), count=1)
+            cast(Any, pipeline).xrevrange(results_key(self.id), count=1)
             (entries,) = pipeline.execute()
         self.result_after = newest(entries) or FROM_START
         self.outcome_here = None

@@ -57,6 +57,11 @@ def worker(name: str) -> str:
     return f"{RQ_KEY_PREFIX}:worker:{name}"
 
 
+def workers_of(queue_name: str) -> str:
+    """Set of the keys of the workers that listen on a queue."""
+    return f"{WORKERS}:{queue_name}"
+
+
 def worker_executions(name: str) -> str:
     """Set of ``job:execution`` an executor runs."""
     return f"{RQ_KEY_PREFIX}:worker:{name}:executions"

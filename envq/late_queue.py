@@ -8,12 +8,12 @@ import rq.queue
 from redis import Redis
 from rq.timeouts import UnixSignalDeathPenalty
 
-from envq import time_limit
-from envq.client import Client, default_client, use_if_first
+from envq.client import Client, client_for, default_client, use_if_first
 from envq.connection import check_client
 from envq.inline_job import InlineJob
 from envq.job import Job
 from envq.serializer import serializer as envq_serializer
+from envq.time_limit import limit_seconds, whole_seconds
 
 DEFAULT_TIMEOUT_S: Final = 180.0
 _OLDEST_SERVER: Final = (6, 2, 0)
@@ -40,11 +40,11 @@ class LateQueue(rq.queue.Queue):
     ) -> None:
         self._client = client if connection is None else _client_of(connection)
         self._patterns: dict[Any, Any] = {}
-        self._default_limit = DEFAULT_TIMEOUT_S if default_timeout is None else time_limit.seconds(default_timeout)
+        self._default_limit = DEFAULT_TIMEOUT_S if default_timeout is None else limit_seconds(default_timeout)
         super().__init__(
             name=name,
             connection=cast(Redis, self),  # not looked at: RQ only asks whether there is one
-            default_timeout=time_limit.whole(self._default_limit),
+            default_timeout=whole_seconds(self._default_limit),
             is_async=is_async,
             job_class=job_class,
             serializer=envq_serializer if serializer is None else serializer,
@@ -107,4 +107,4 @@ class LateQueue(rq.queue.Queue):
 
 def _client_of(connection: Redis) -> Client:
     check_client(connection)
-    return Client(connection)
+    return client_for(connection)

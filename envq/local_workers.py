@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -132,7 +132,7 @@ def _script_folder() -> tuple[str, ...]:
 
 
 @contextmanager
-def workers_on(url: str, config: LocalConfig) -> Iterator[Client]:
+def workers_on(url: str, config: LocalConfig) -> Generator[Client]:
     """Workers on a server that runs, this process connected to it by default; both undone at the end."""
     workers = LocalWorkers(url, config)
     mode = driver_scope.mode
@@ -158,7 +158,7 @@ def local(
     namespace: str = DEFAULT_NAMESPACE,
     options: Sequence[str] = ("--log-level", "WARNING"),
     show: ShowLine = show_line,
-) -> Iterator[Client]:
+) -> Generator[Client]:
     """
     An embedded server and so many executors; what is enqueued inside the block runs there.
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import islice
@@ -14,9 +12,8 @@ from redis.client import Pipeline
 from rq.job import JobStatus, Retry
 from rq.queue import EnqueueData
 
-from envq import time_limit
 from envq.callbacks import checked_callback
-from envq.calls import Call, Function, call_of, function_of
+from envq.calls import Call, Function, call_of, function_of, sharing_functions
 from envq.client import Client
 from envq.clock import utc_now
 from envq.enqueue_options import code_life_s, expanded, extra_life_s, split_call
@@ -25,14 +22,12 @@ from envq.inline_job import keep_scheduled, run_inline
 from envq.job import Job
 from envq.late_queue import LateQueue
 from envq.payload import Blob
+from envq.time_limit import limit_seconds, whole_seconds
 
 BULK: Final = 500  # jobs a round trip
 PATTERNS_KEPT: Final = 128
 _NEEDS_RQ: Final = ("depends_on", "rate_limit", "job_id", "group_id")
 _CONSTANTS: Final = (int, float, str, Retry, type(None))
-
-# In bulk, the code of a function is packed and renewed once.
-_shared: ContextVar[dict[int, Function] | None] = ContextVar("envq_shared_functions", default=None)
 
 
 class Queue(LateQueue):
@@ -61,15 +56,15 @@ class Queue(LateQueue):
         Raises PayloadError for what cannot travel, ConfigurationError for a callback no worker can import.
         """
         client = self.client
-        function = self._function(func)
+        function = function_of(func, client.settings.limits)
         if function.blob is not None and client.jobs_here is None:
             client.code.ensure(function.blob, for_s=extra_life_s(options.get("failure_ttl")))
         call = call_of(function, tuple(args or ()), dict(kwargs or {}), client.settings.limits)
-        limit = self._default_limit if timeout is None else time_limit.seconds(timeout)
+        limit = self._default_limit if timeout is None else limit_seconds(timeout)
         job = self._record(function, call, limit, options)
         if client.jobs_here is not None or not self.is_async:
             job.data = job.data  # a job that runs here gets copies of its arguments, as it would on a worker
-            job.function_here = None if function.is_object else cast(Any, function.callable)
+            job.function_here = None if function.is_object or isinstance(func, str) else func
         return job
 
     def enqueue_call(  # noqa: PLR0913  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -145,9 +140,9 @@ class Queue(LateQueue):
         self, job_datas: Iterable[EnqueueData], pipeline: Pipeline | None = None, group_id: str | None = None
     ) -> list[Any]:
         """Enqueue what prepare_data made; code that travels is sent once."""
-        with _sharing_functions():
+        with sharing_functions():
             if self.client.jobs_here is not None:
-                return [self.enqueue_call(**_call_options(data, group_id)) for data in job_datas]
+                return [self.enqueue_call(**data._asdict(), group_id=group_id) for data in job_datas]
             return super().enqueue_many(job_datas, pipeline=pipeline, group_id=group_id)
 
     def enqueue_calls(
@@ -161,7 +156,7 @@ class Queue(LateQueue):
     ) -> list[Job[Any]]:
         """Enqueue one call for each tuple of arguments, in order, BULK a round trip; options as for enqueue_call."""
         jobs: list[Job[Any]] = []
-        with _sharing_functions():
+        with sharing_functions():
             for chunk in _chunks(arguments, BULK):
                 if self._is_simple(options):
                     calls = [(args, cast("dict[str, Any]", {})) for args in chunk]
@@ -191,9 +186,9 @@ class Queue(LateQueue):
         at_front: bool,
     ) -> list[Job[Any]]:
         client = self.client
-        function = self._function(func)
+        function = function_of(func, client.settings.limits)
         calls = [call_of(function, args, kwargs, client.settings.limits) for args, kwargs in arguments]
-        limit = self._default_limit if timeout is None else time_limit.seconds(timeout)
+        limit = self._default_limit if timeout is None else limit_seconds(timeout)
         pattern = self._pattern((client, self.name, limit), function, options)
         jobs = pattern.jobs(calls)
         place = Place(self.key, at_front)
@@ -216,16 +211,9 @@ class Queue(LateQueue):
             pattern = Pattern(job)
             if len(self._patterns) >= PATTERNS_KEPT:
                 self._patterns.clear()
-            self._patterns[key] = pattern
+            if constant:
+                self._patterns[key] = pattern
         return pattern
-
-    def _function(self, func: Callable[..., Any] | str) -> Function:
-        shared = _shared.get()
-        if shared is None:
-            return function_of(func, self.client.settings.limits)
-        if id(func) not in shared:
-            shared[id(func)] = function_of(func, self.client.settings.limits)
-        return shared[id(func)]
 
     def _record(self, function: Function, call: Call, limit: float | None, options: dict[str, Any]) -> Job[Any]:
         on_crash = options.pop("on_crash", "requeue")
@@ -234,26 +222,13 @@ class Queue(LateQueue):
             options[option] = checked_callback(option, options.get(option))
         options["retry"] = expanded(options.get("retry"))
         options["description"] = options.get("description") or function.name  # never the arguments (S23)
-        made = super().create_job(cast(Any, call.func_name), call.args, call.kwargs, time_limit.whole(limit), **options)
+        made = super().create_job(cast(Any, call.func_name), call.args, call.kwargs, whole_seconds(limit), **options)
         job = cast(Job[Any], made)
         job.instance = call.instance
         job.time_limit = limit
         job.on_crash, job.seed = on_crash, seed
         job.code_digest = function.blob.header.digest if function.blob else ""
         return job
-
-
-@contextmanager
-def _sharing_functions() -> Generator[None]:
-    token = _shared.set({})
-    try:
-        yield
-    finally:
-        _shared.reset(token)
-
-
-def _call_options(data: EnqueueData, group_id: str | None) -> dict[str, Any]:
-    return data._asdict() | {"group_id": group_id}
 
 
 def _chunks(items: Iterable[tuple[Any, ...]], size: int) -> Iterator[list[tuple[Any, ...]]]:

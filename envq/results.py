@@ -10,7 +10,6 @@ import redis
 from rq.exceptions import NoSuchJobError
 from rq.job import JobStatus
 
-from envq import keys, outcome
 from envq.connection import connection_options
 from envq.errors import (
     GetTimeout,
@@ -23,7 +22,9 @@ from envq.errors import (
 )
 from envq.inline_job import InlineJob
 from envq.job import Job
-from envq.outcome import Entry, Outcome
+from envq.keys import results as results_key
+from envq.outcome import Entry, Outcome, failure
+from envq.outcome import read as read_entry
 
 R = TypeVar("R")
 
@@ -141,15 +142,15 @@ class _Waiting:
                 self._end(job, Outcome(error=error))
 
     def _positions(self, window: Sequence[Job[Any]]) -> dict[str, str]:
-        return {keys.results(job.id): self._after[job.id] for job in window}
+        return {results_key(job.id): self._after[job.id] for job in window}
 
     def _take(self, window: Sequence[Job[Any]], streams: Any) -> None:
-        by_key = {keys.results(job.id).encode(): job for job in window}
+        by_key = {results_key(job.id).encode(): job for job in window}
         for key, entries in _items(streams):
             job = by_key[key]
             for position, fields in entries:
                 self._after[job.id] = position.decode()
-                ended = outcome.read(fields, job.serializer, job.id, _function(job))
+                ended = read_entry(fields, job.serializer, job.id, _function(job))
                 if ended is not None:
                     self._end(job, _if_stopped(job, ended))
                     break
@@ -202,7 +203,7 @@ def _without_result(job: Job[Any], status: str) -> JobError | None:
     if status == JobStatus.FINISHED:
         return ResultNotKept(f"{_named(job)} has finished, but its result is not kept any more", job.id)
     if status == JobStatus.FAILED:
-        return outcome.failure("", job.id, _function(job))
+        return failure("", job.id, _function(job))
     return None
 
 

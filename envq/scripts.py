@@ -87,10 +87,7 @@ def claim(  # noqa: PLR0913 - the parts of one script call
     return ClaimReply(
         generation.decode(),
         bool(suspended),
-        [
-            Claimed(job_id.decode(), dict(zip(fields[::2], fields[1::2], strict=True)))
-            for job_id, fields in jobs
-        ],
+        [Claimed(job_id.decode(), dict(zip(fields[::2], fields[1::2], strict=True))) for job_id, fields in jobs],
     )
 
 
@@ -132,6 +129,13 @@ def start(connection: Redis, keys: Keys, begun: Start) -> Literal[1, 0, -1]:
             EVENTS_KEPT,
         ],
     )
+
+
+def standing(pipeline: Pipeline, claims_key: str, job_id: str) -> tuple[bool, bool]:
+    """Whether the claim on a job stands, and whether the job's record is there; for a pipeline that watches."""
+    # In full, not by digest: a pipeline would first ask the server whether it knows the script.
+    claimed, exists = cast(Any, pipeline).eval(_source("standing"), 2, claims_key, rq.job(job_id), job_id)
+    return bool(claimed), bool(exists)
 
 
 def add_event(pipeline: Pipeline | Redis, keys: Keys, text: str) -> None:

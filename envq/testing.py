@@ -9,12 +9,17 @@ from typing import Any, NoReturn, cast
 import redis
 from rq.job import JobStatus
 
-from envq import client, environment
-from envq.client import Client
+from envq.client import Client, swap_default
 from envq.code_store import CodeStore
-from envq.declarations import DeclarationStore, Snapshot
+from envq.declarations import (
+    Published,
+    Snapshot,
+    _decide,  # pyright: ignore[reportPrivateUsage] - the same rules, without a server
+    not_declared,
+)
 from envq.driver import DriverScope
-from envq.errors import CodeMissing, ConfigurationError
+from envq.environment import bind
+from envq.errors import ConfigurationError
 from envq.executor_store import ExecutorStore
 from envq.inline import InlineRuns
 from envq.inline_job import InlineJob, run_inline
@@ -61,14 +66,14 @@ def inline() -> Generator[Inline]:
     """
     inside = InlineClient()
     scope = inside.scope
-    before = client.swap_default(inside)
-    scope_before = environment.bind(scope)
+    before = swap_default(inside)
+    scope_before = bind(scope)
     scope.connected(inside)
     try:
         yield Inline(inside)
     finally:
-        environment.bind(scope_before)
-        client.swap_default(before)
+        bind(scope_before)
+        swap_default(before)
         inside.inline.close()
         scope.close()
 
@@ -80,59 +85,47 @@ class InlineClient(Client):
         self.settings = Settings.load()
         self.keys = Keys(self.settings.namespace)
         self.connection = cast(redis.Redis, NoServer())
-        self.declarations = InlineDeclarations(self.connection, self.keys)
-        self.code = InlineCode(self.connection, self.keys)
+        self.declarations = cast(Any, InlineDeclarations())
+        self.code = CodeStore(self.connection, self.keys)
         self.executors = ExecutorStore(self.connection, self.keys)
         self.scope = DriverScope(lambda: self)
         self.inline = InlineRuns(lambda: self.scope.recipes(self))
         self.jobs_here = {}
 
 
-class InlineCode(CodeStore):
-    """Packed code in memory."""
+class InlineDeclarations:
+    """Declarations in memory, under the store's own rules."""
 
-    def __init__(self, connection: redis.Redis, keys: Keys) -> None:
-        super().__init__(connection, keys)
+    def __init__(self) -> None:
+        self._declared: dict[str, Declaration] = {}
         self._blobs: dict[str, Blob] = {}
-
-    def get(self, digest: str, what: str) -> Blob:
-        """The blob; raises CodeMissing."""
-        if digest not in self._blobs:
-            raise CodeMissing(f"the code of {what} (digest {digest[:12]}) was not packed here")
-        return self._blobs[digest]
-
-    def ensure(self, blob: Blob, *, for_s: int = 0) -> None:
-        """Keep it."""
-        self._blobs[blob.header.digest] = blob
-
-    def keep(self, blob: Blob) -> None:
-        """Keep it."""
-        self.ensure(blob)
-
-
-class InlineDeclarations(DeclarationStore):
-    """The store's own rules over a dictionary."""
-
-    def __init__(self, connection: redis.Redis, keys: Keys) -> None:
-        super().__init__(connection, keys)
-        self._code = InlineCode(connection, keys)
-        self._headers: dict[str, str] = {}
 
     def snapshot(self) -> Snapshot:
         """Everything declared."""
-        return Snapshot("", {name: Declaration.from_json(header) for name, header in self._headers.items()})
+        return Snapshot("", dict(self._declared))
 
-    def _header(self, name: str) -> str:
-        return self._headers.get(name, "")
+    def get(self, name: str) -> Declaration:
+        """One declaration; raises NotDeclared."""
+        if name not in self._declared:
+            raise not_declared(name, self._declared)
+        return self._declared[name]
 
-    def _write(self, name: str, expected: str, header: str, new: str, old: str, blob: bytes) -> bool:  # noqa: PLR0913 - as in the store
-        if header:
-            self._headers[name] = header
-        else:
-            self._headers.pop(name)
-        if blob:
-            self._code.ensure(Blob.unpack(blob))
-        return True
+    def code(self, declaration: Declaration) -> Blob:
+        """The packed code of a declaration."""
+        return self._blobs[declaration.digest]
+
+    def publish(self, wanted: Declaration, blob: Blob) -> Published:
+        """Declare, as the store would."""
+        published = _decide(self._declared.get(wanted.name), wanted)
+        self._declared[wanted.name] = published.declaration
+        self._blobs.setdefault(blob.header.digest, blob)
+        return published
+
+    def remove(self, name: str) -> Declaration:
+        """Take a declaration away; raises NotDeclared."""
+        removed = self.get(name)
+        del self._declared[name]
+        return removed
 
 
 class NoServer:

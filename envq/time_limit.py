@@ -10,7 +10,7 @@ from rq.utils import parse_timeout
 NO_LIMIT: Final = -1  # RQ's word for it
 
 
-def seconds(given: float | str | None) -> float | None:
+def limit_seconds(given: float | str | None) -> float | None:
     """
     A timeout as users write it (0.5, 90, "90", "2m"), in seconds; None for no limit, also written -1.
 
@@ -28,12 +28,12 @@ def seconds(given: float | str | None) -> float | None:
     return None if given < 0 or math.isinf(given) else float(given)
 
 
-def whole(limit: float | None) -> int:
+def whole_seconds(limit: float | None) -> int:
     """What RQ's field holds: whole seconds, rounded up; -1 for no limit."""
     return NO_LIMIT if limit is None else math.ceil(limit)
 
 
-def stored(timeout: float | None, exact: float | None) -> float | None:
+def stored_limit(timeout: float | None, exact: float | None) -> float | None:
     """The limit of a job that was read: the exact one where it is kept, else RQ's field; None: no limit."""
     if exact is not None:
         return exact

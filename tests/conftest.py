@@ -22,6 +22,12 @@ DATABASE_NUMBERS = itertools.cycle(range(DATABASES))
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
+        "--scale",
+        type=float,
+        default=0.2,
+        help="how much of the long tests to run: 1 is what the README promises to have been seen (default: 0.2)",
+    )
+    parser.addoption(
         "--server",
         choices=sorted(BINARIES),
         default=os.environ.get("ENVQ_TEST_SERVER", "valkey"),
@@ -42,6 +48,13 @@ def pytest_report_header(config: pytest.Config) -> str:
     name = config.getoption("--server")
     binary = BINARIES[name]()
     return f"server: {name}, {binary_version(binary) if binary else 'absent'}"
+
+
+@pytest.fixture
+def scaled(pytestconfig: pytest.Config) -> Callable[[int], int]:
+    """A number of rounds or jobs, cut down as ``--scale`` says."""
+    scale: float = pytestconfig.getoption("--scale")
+    return lambda number: max(1, round(number * scale))
 
 
 @pytest.fixture(scope="session")

@@ -17,9 +17,7 @@ log = logging.getLogger("envq.env")
 class CatchUp:
     """Reads the store and hands the runtime what this executor has to hold."""
 
-    def __init__(
-        self, store: DeclarationStore, runtime: Callable[[], Runtime], queues: Iterable[str]
-    ) -> None:
+    def __init__(self, store: DeclarationStore, runtime: Callable[[], Runtime], queues: Iterable[str]) -> None:
         self._store = store
         self._runtime = runtime
         self._queues = frozenset(queues)
@@ -66,11 +64,7 @@ class CatchUp:
         required = [each for each in self.declared.values() if each.required and self._is_for_us(each)]
         if not required:
             return set()
-        ready = {
-            value.name
-            for value in self._runtime().states()
-            if value.state in (State.READY, State.UPDATE_FAILED)
-        }
+        ready = {value.name for value in self._runtime().states() if value.state in (State.READY, State.UPDATE_FAILED)}
         blocked: set[str] = set()
         for declaration in required:
             if declaration.name not in ready:

@@ -37,7 +37,7 @@ class JobContext:
     job: WorkerJob
     execution: Execution
     services: Services
-    status: str = ""  # how it ended, once stored: finished, failed, retried, stopped, lost
+    status: str = ""  # how it ended, once stored: finished, failed, retried, stopped, lost, deleted
     error: BaseException | None = None
     notes: dict[str, Any] = field(default_factory=dict[str, Any])  # for the user's own middleware
 

@@ -63,8 +63,13 @@ class Deadlines:
         del self._stack[limit.depth :]
         if self._stack:
             self._resume(self._stack[-1])
+            return
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        work = limit.work
+        if work.phase in (Phase.RUNNING, Phase.STORING):
+            self._slot.write(Phase.STORING, work.subject, work.detail)  # whoever dies now has run that job
         else:
-            signal.setitimer(signal.ITIMER_REAL, 0)
+            self._slot.write(Phase.IDLE)
 
     @property
     def depth(self) -> int:
@@ -74,9 +79,7 @@ class Deadlines:
     def _resume(self, limit: Limit) -> None:
         limit.ends_at = time.monotonic() + limit.left
         bounded = limit.left < math.inf
-        self._slot.write(
-            limit.work.phase, limit.work.subject, limit.work.detail, limit.ends_at if bounded else 0.0
-        )
+        self._slot.write(limit.work.phase, limit.work.subject, limit.work.detail, limit.ends_at if bounded else 0.0)
         signal.setitimer(signal.ITIMER_REAL, max(limit.left, _SOON_S) if bounded else 0, REPEAT_S)
 
     def _on_alarm(self, _signum: int, frame: FrameType | None) -> None:
@@ -93,9 +96,7 @@ class Deadlines:
             return
         top = self._stack[-1].work
         if interrupt is Interrupt.CANCEL_BUILD and top.phase is Phase.BUILDING and top.subject == target:
-            self._interrupt(
-                TimeLimit(f"the build of {target} was cancelled: it is not declared any more"), frame
-            )
+            self._interrupt(TimeLimit(f"the build of {target} was cancelled: it is not declared any more"), frame)
         elif interrupt is Interrupt.STOP_JOB and any(
             limit.work.phase is Phase.RUNNING and limit.work.subject == target for limit in self._stack
         ):
@@ -136,9 +137,7 @@ class Limit:
         self._deadlines.push(self)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self._deadlines.pop(self)
 
     def pause(self) -> None:

@@ -29,6 +29,7 @@ POLL_S: Final = 2.0  # a missed announcement or a cut connection is noticed afte
 FIRST_PAUSE_S: Final = 0.05
 LONGEST_PAUSE_S: Final = 2.0
 MAINTENANCE_S: Final = 600.0
+SIGN_OFF_S: Final = 10.0
 
 
 def run_executor(config: ExecutorConfig, slot: Slot, control: Connection) -> None:
@@ -64,8 +65,9 @@ class Executor:
                 code = self._turn()
             return code
         finally:
-            self._slot.write(Phase.STOPPING)
-            parts.death()
+            parts.let_go()
+            self._slot.write(Phase.STOPPING, deadline=time.monotonic() + SIGN_OFF_S)
+            parts.sign_off()
 
     # -- one turn of the loop ---------------------------------------------------------------------------
 
@@ -140,7 +142,7 @@ class Executor:
             parts.run(JobContext(job, execution, parts.services))
         finally:
             parts.rq.executions.pop(execution.id, None)
-            parts.end_of_output()
+            parts.end_of_job()
 
     # -- waiting and ending -------------------------------------------------------------------------------
 

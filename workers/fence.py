@@ -11,20 +11,30 @@ from typing import Any, cast
 from redis import Redis
 from redis.client import Pipeline
 
-from envq.errors import EnvqError
+from envq import keys as rq
+from envq.scripts import standing
 
 
-class ClaimLost(EnvqError):
+class Refused(BaseException):
+    """The fence let nothing pass. No Exception: RQ's code would take it for a failure of Redis and go on."""
+
+
+class ClaimLost(Refused):
     """The claim was settled by somebody else; nothing was written."""
 
 
+class JobDeleted(Refused):
+    """The job was deleted while it ran; nothing was written, or its record would be back without the call."""
+
+
 class Fence:
-    """One claim under which one execution is stored."""
+    """One claim under which one execution is stored; ``deleted`` once the job was found to be gone."""
 
     def __init__(self, claims_key: str, job_id: str) -> None:
         self.claims_key = claims_key
         self.job_id = job_id
         self.settled = False
+        self.deleted = False
 
 
 class FencedRedis(Redis):
@@ -46,7 +56,7 @@ class FencedRedis(Redis):
 
 
 class FencedPipeline(Pipeline):
-    """A transaction that begins by watching the claims and asking whether the claim is there."""
+    """A transaction that begins by watching the claims and the job, and asking whether both are there."""
 
     fence: Fence | None = None
     _ends_claim = False
@@ -59,8 +69,10 @@ class FencedPipeline(Pipeline):
 
     def watch(self, *names: Any) -> bool:
         """Watch the claims along with what RQ watches."""
-        extra = () if self.fence is None else (self.fence.claims_key,)
-        return bool(super().watch(*names, *extra))
+        watched = [*names]
+        if self.fence is not None:
+            watched += [self.fence.claims_key, rq.job(self.fence.job_id)]
+        return bool(super().watch(*watched))
 
     def multi(self) -> None:
         """Begin the transaction, if the claim stands."""
@@ -69,16 +81,16 @@ class FencedPipeline(Pipeline):
         super().multi()
 
     def execute(self, raise_on_error: bool = True) -> list[Any]:
-        """Commit; raises ClaimLost where the claim is gone, WatchError where it goes at this moment."""
+        """Commit; raises ClaimLost or JobDeleted where either is gone, WatchError where it goes at this moment."""
         fence = self.fence
         if fence is None or not self._ends_claim:
-            return cast(list[Any], super().execute(raise_on_error))
+            return super().execute(raise_on_error)
         if not self.explicit_transaction:
             commands, self.command_stack = self.command_stack, []
             self.watch()
             self.multi()
             self.command_stack = commands
-        replies = cast(list[Any], super().execute(raise_on_error))
+        replies = super().execute(raise_on_error)
         fence.settled = True
         return replies
 
@@ -89,6 +101,11 @@ class FencedPipeline(Pipeline):
 
     def _require_claim(self, fence: Fence) -> None:
         # Watching and before MULTI, so this runs at once.
-        if cast(Any, self).lpos(fence.claims_key, fence.job_id) is None:
+        claimed, exists = standing(self, fence.claims_key, fence.job_id)
+        if not claimed:
             self.reset()
             raise ClaimLost(f"job {fence.job_id} was given to another executor; this result is dropped")
+        if not exists and not fence.deleted:
+            self.reset()
+            fence.deleted = True
+            raise JobDeleted(f"job {fence.job_id} was deleted while it ran; its result is dropped")

@@ -8,9 +8,30 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Final, TextIO, cast
 
 LONGEST_PARTIAL: Final = 8192  # characters kept while waiting for the end of a line
+ID_SHOWN: Final = 8  # characters of a job's id
+
+
+@dataclass
+class JobLabel:
+    """An executor's label: its number, and the job that runs, as ``1 step 3f2a91c4``."""
+
+    number: int
+    job: str = ""
+
+    def begin(self, title: str, job_id: str) -> None:
+        """From now on a job prints, named by the last part of its function's name and the head of its id."""
+        self.job = f" {title.rpartition('.')[2]} {job_id[:ID_SHOWN]}"
+
+    def end(self) -> None:
+        """From now on the executor itself prints."""
+        self.job = ""
+
+    def __str__(self) -> str:
+        return f"{self.number}{self.job}"
 
 
 class LabelledStream(io.TextIOBase):
@@ -21,7 +42,7 @@ class LabelledStream(io.TextIOBase):
     What a carriage return overwrites (progress bars) is dropped.
     """
 
-    errors: str = "replace"
+    errors: str | None = "replace"
     newlines = None
 
     def __init__(self, descriptor: int, describe: Callable[[], str]) -> None:

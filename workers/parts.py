@@ -33,6 +33,7 @@ from envq.workers.context import JobContext, Services
 from envq.workers.deadline import Deadlines
 from envq.workers.event_loop import EventLoop
 from envq.workers.fence import FencedRedis
+from envq.workers.output import JobLabel, LabelledOutput, label_output
 from envq.workers.reporting import Reporter, RuntimeLimits
 from envq.workers.rq_path import ExcInfo, RqPath
 from envq.workers.scope import ExecutorScope
@@ -57,7 +58,8 @@ class Parts:
     rq: RqPath
     services: Services
     run: Callable[[JobContext], Any]
-    end_of_output: Callable[[], None] = lambda: None
+    label: JobLabel
+    output: LabelledOutput | None  # None: what jobs print goes out as it is
 
     def rq_names(self, queues: Iterable[str]) -> list[str]:
         """Queue names as RQ knows them."""
@@ -96,6 +98,13 @@ class Parts:
     def identify(self, job: WorkerJob) -> None:
         """Make the job known to what it calls."""
         settings.set_job_identity(job.id, self.info.name)
+        self.label.begin(job.title, job.id)
+
+    def end_of_job(self) -> None:
+        """What the job left without a newline is its own last line."""
+        if self.output is not None:
+            self.output.end_of_job()
+        self.label.end()
 
     def maintain(self) -> None:
         """RQ's maintenance; a failure callback of an abandoned job takes SIGALRM away, so take it back."""
@@ -107,10 +116,13 @@ class Parts:
         self.claims.close()
         cast(Any, self.connection).connection_pool.disconnect()
 
-    def death(self) -> None:
-        """Leave in good order: teardown, records, connections."""
+    def let_go(self) -> None:
+        """Tear down all values, each within its limit."""
         self.runtime.close()
         self.services.loop.close()
+
+    def sign_off(self) -> None:
+        """Leave in good order: claims, records, connections."""
         try:
             self.claims.hand_back()
             self.rq.register_death()
@@ -158,6 +170,7 @@ def assemble(config: ExecutorConfig, slot: Slot, deadlines: Deadlines) -> Parts:
     rq_names = [keys.queue_name(name) for name in worker.queues]
     rq = RqPath(config.name, rq_names, connection, keys, deadlines)
     storing = Storing(connection, keys, config.name)
+    label = JobLabel(config.number)
     services = Services(config.name, runtime, rq, storing, deadlines, loop, slot)
     layers = [*middleware.OUTER, *map(middleware.load, worker.middleware), *middleware.INNER]
     return Parts(
@@ -171,6 +184,8 @@ def assemble(config: ExecutorConfig, slot: Slot, deadlines: Deadlines) -> Parts:
         rq=rq,
         services=services,
         run=middleware.compose(layers, lambda context: context.job.perform()),
+        label=label,
+        output=label_output(label.__str__) if worker.label_output else None,
     )
 
 

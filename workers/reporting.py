@@ -1,8 +1,4 @@
-"""What an executor tells about its variables: the slot, Redis, events, the log; and the quarantine (C14).
-
-A build is marked in Redis before it is tried and unmarked when it has ended. Marks of executors that live no
-more are builds that killed their process.
-"""
+"""What an executor tells about its variables: the slot, Redis, events and the log."""
 
 from __future__ import annotations
 
@@ -12,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from redis import Redis
 
@@ -21,15 +17,13 @@ from envq.connection import REDIS_ERRORS
 from envq.executor_store import ExecutorStore
 from envq.keys import Keys
 from envq.records import EventKind, ExecutorInfo, VariableState
-from envq.runtime import Listener, Quarantined, Recipe, State, TimeLimit, ValueState
+from envq.runtime import Listener, Recipe, State, TimeLimit, ValueState
 from envq.workers.deadline import Deadlines, Work
+from envq.workers.quarantine import Quarantine
 from envq.workers.slot import Phase
 
 log = logging.getLogger("envq.env")
 
-DEATHS_PER_HOST: Final = 3
-HOSTS_EVERYWHERE: Final = 2
-_MARK_TTL_S: Final = 24 * 3600
 _REFRESH_S: Final = 2.0
 _KINDS: Final = {
     State.READY: EventKind.VARIABLE_READY,
@@ -41,14 +35,14 @@ _KINDS: Final = {
 
 
 class Reporter(Listener):
-    """Writes one executor's state; everything but the quarantine fails open."""
+    """Writes one executor's state. Fails open, but for the quarantine."""
 
     def __init__(self, connection: Redis, keys: Keys, info: ExecutorInfo) -> None:
         self._connection = connection
         self._keys = keys
         self._info = info
         self._store = ExecutorStore(connection, keys)
-        self._mark = f"{info.host}/{info.name}"
+        self._quarantine = Quarantine(connection, keys, info.host, info.name)
         self._written: tuple[str, str] = ("", "")
         self._written_at = 0.0
         self.states: Callable[[], list[ValueState]] = list
@@ -69,9 +63,7 @@ class Reporter(Listener):
         for it: if such a build kills the process, the supervisor sees it in the slot and leaves the mark.
         """
         if _code(recipe) not in self._survived:
-            reason = self._mark_try(recipe)
-            if reason:
-                raise Quarantined(reason)
+            self._quarantine.mark_try(recipe)
         self.now_building = (recipe.name, recipe.version)
 
     def build_ended(self, recipe: Recipe) -> None:
@@ -81,8 +73,7 @@ class Reporter(Listener):
             return
         self._survived.add(_code(recipe))
         self._rss[recipe.name] = _rss_mib()
-        key = self._keys.tries(recipe.name, recipe.version)
-        self._quietly(lambda: cast(Any, self._connection).hdel(key, self._mark))
+        self._quietly(lambda: self._quarantine.survived(recipe))
 
     def changed(self, state: ValueState) -> None:
         """Tell watchers and the log, unless it is the coming and going of a reset by the initializer."""
@@ -93,6 +84,7 @@ class Reporter(Listener):
         if state.state is State.BUILDING and told == (*now[:3], State.READY, state.error):
             return
         self._told[state.name] = now
+        self.publish()  # before the event: who is woken by it looks there
         kind = _KINDS.get(state.state)
         if kind is not None:
             self._emit(kind, state.name, state.version, detail=state.error.strip().rpartition("\n")[2])
@@ -100,7 +92,6 @@ class Reporter(Listener):
             log.info("%s v%d is ready, built in %.3f s", state.name, state.version, state.build_seconds)
         elif kind is EventKind.VARIABLE_FAILED:
             log.error("%s v%d: %s\n%s", state.name, state.version, state.state, state.error)
-        self.publish()
 
     def reset_failed(self, name: str, reason: str) -> None:
         """A value was rebuilt because it could not be put back."""
@@ -144,40 +135,6 @@ class Reporter(Listener):
             uses=value.uses,
             rss_mib=self._rss.get(value.name, 0.0),
         )
-
-    def _mark_try(self, recipe: Recipe) -> str:
-        """Mark a try in Redis; instead of that the reason why the version is quarantined, if it is."""
-        try:
-            reason = self._deaths(recipe)
-            if not reason:
-                key = self._keys.tries(recipe.name, recipe.version)
-                with self._connection.pipeline(transaction=False) as pipeline:
-                    pipeline.hset(key, self._mark, str(time.time()))
-                    pipeline.expire(key, _MARK_TTL_S)
-                    pipeline.execute()
-            return reason
-        except REDIS_ERRORS as error:
-            log.warning("the build of %s could not be marked: %s", recipe.name, error)
-            return ""
-
-    def _deaths(self, recipe: Recipe) -> str:
-        """Why the version may not be tried here; "" if it may."""
-        with self._connection.pipeline(transaction=False) as pipeline:
-            pipeline.hkeys(self._keys.tries(recipe.name, recipe.version))
-            pipeline.zrange(self._keys.executors, 0, -1)
-            marks, living = cast(tuple[list[bytes], list[bytes]], tuple(pipeline.execute()))
-        alive = {name.decode() for name in living}
-        hosts = [
-            host
-            for host, _, executor in (mark.decode().partition("/") for mark in marks)
-            if executor not in alive and executor != self._info.name
-        ]
-        worst = [host for host in set(hosts) if hosts.count(host) >= DEATHS_PER_HOST]
-        if self._info.host in worst:
-            return f"its build killed {DEATHS_PER_HOST} processes on {self._info.host}"
-        if len(worst) >= HOSTS_EVERYWHERE:
-            return f"its build killed processes on {', '.join(sorted(worst))}"
-        return ""
 
     def _emit(self, kind: EventKind, name: str, version: int, **fields: Any) -> None:
         happened = events.event(kind, worker=self._info.name, env=name, env_version=version, **fields)

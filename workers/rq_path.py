@@ -18,12 +18,9 @@ from uuid import uuid4
 
 from redis import Redis
 from redis.client import Pipeline
-from rq import Queue, worker_registration
-from rq.callbacks import execute_failure_callback, execute_stopped_callback, execute_success_callback
+from rq import Queue, callbacks, job_lifecycle, registry, worker_registration
 from rq.executions import Execution
 from rq.job import JobStatus, Retry
-from rq.job_lifecycle import format_exc_info
-from rq.registry import clean_registries
 from rq.timeouts import BaseDeathPenalty
 from rq.worker import BaseWorker
 
@@ -107,20 +104,24 @@ class RqPath(BaseWorker):
 
     def success(self, job: WorkerJob, execution: Execution, value: Any) -> str:
         """Store a result, or the retry that the job returned; the job's status afterwards."""
+        if self._was_deleted:
+            return self._abandon(job, execution)
         queue = self.queue_of(job)
-        registry: Any = job.started_job_registry
+        started: Any = job.started_job_registry
         cast(Any, job)._result = value
         if isinstance(value, Retry):
             self._event = self._ended(EventKind.JOB_RETRIED, job, execution)
-            self.handle_job_retry(job=job, queue=queue, retry=value, started_job_registry=registry, execution=execution)
+            self.handle_job_retry(job=job, queue=queue, retry=value, started_job_registry=started, execution=execution)
             return "retried"
         self._event = self._ended(EventKind.JOB_FINISHED, job, execution)
         job.remember_status(JobStatus.FINISHED)
-        self.handle_job_success(job=job, queue=queue, started_job_registry=registry, execution=execution)
+        self.handle_job_success(job=job, queue=queue, started_job_registry=started, execution=execution)
         return "finished"
 
     def failure(self, job: WorkerJob, execution: Execution | None, error: ExcInfo, *, stopped: bool) -> str:
         """Store a failure, a stop, or schedule the retry that is left; the job's status afterwards."""
+        if self._was_deleted:
+            return self._abandon(job, execution)
         retried = job.should_retry and not stopped
         status = "stopped" if stopped else "retried" if retried else "failed"
         self._event = self._ended(EventKind(f"job.{status}"), job, execution, detail=_last_line(error))
@@ -131,7 +132,7 @@ class RqPath(BaseWorker):
             job=job,
             queue=self.queue_of(job),
             started_job_registry=cast(Any, job.started_job_registry),
-            exc_string=format_exc_info(error),
+            exc_string=job_lifecycle.format_exc_info(error),
             execution=execution,
         )
         return status
@@ -139,18 +140,32 @@ class RqPath(BaseWorker):
     def success_callback(self, job: WorkerJob, value: Any) -> None:
         """Run ``on_success``; what it raises makes the job fail, as in RQ."""
         if not isinstance(value, Retry):
-            execute_success_callback(job, self.death_penalty_class, value)
+            callbacks.execute_success_callback(job, self.death_penalty_class, value)
 
     def failure_callback(self, job: WorkerJob, error: ExcInfo, *, stopped: bool) -> ExcInfo:
         """Run ``on_failure`` or ``on_stopped``; what it raises takes the place of the job's error, as in RQ."""
         try:
             if stopped:
-                execute_stopped_callback(job, self.death_penalty_class)
+                callbacks.execute_stopped_callback(job, self.death_penalty_class)
             else:
-                execute_failure_callback(job, self.death_penalty_class, *error)
+                callbacks.execute_failure_callback(job, self.death_penalty_class, *error)
         except BaseException:  # noqa: BLE001 - user code
             return cast(ExcInfo, sys.exc_info())
         return error
+
+    @property
+    def _was_deleted(self) -> bool:
+        fence = self.connection.fence
+        return fence is not None and fence.deleted
+
+    def _abandon(self, job: WorkerJob, execution: Execution | None) -> str:
+        """End an execution whose job was deleted: the traces of it go, and nothing of the job comes back."""
+        self._event = None
+        with self.connection.pipeline() as pipeline:
+            self.cleanup_execution(job, pipeline, execution)
+            pipeline.execute()
+        self._release_slot_safely(job)
+        return "deleted"
 
     def cleanup_execution(self, job: Any, pipeline: Pipeline, execution: Execution | None = None) -> None:
         """Called by RQ inside each transaction that ends an execution: the claim ends with it."""
@@ -178,7 +193,7 @@ class RqPath(BaseWorker):
         for queue in self.queues:
             if queue.acquire_maintenance_lock():
                 try:
-                    clean_registries(queue)
+                    registry.clean_registries(queue)
                 finally:
                     queue.release_maintenance_lock()
         self.last_cleaned_at = cast(Any, datetime.now(UTC))

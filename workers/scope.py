@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 from envq.digest import code_digest
-from envq.errors import EnvironmentVariableError, PayloadError
+from envq.errors import EnvironmentVariableError, InvalidDeclaration, PayloadError
 from envq.records import Declaration
 from envq.runtime import Runtime
-
-if TYPE_CHECKING:
-    from envq.variables import EnvironmentVariable
+from envq.variables import EnvironmentVariable
 
 log = logging.getLogger("envq.env")
 
@@ -24,13 +22,19 @@ class ExecutorScope:
         self._runtime = runtime
         self._declared = declared
         self._warned: set[tuple[str, str]] = set()
+        self._lock = threading.RLock()
 
     def read(self, name: str) -> object:
-        """The value, clean, marked as used."""
-        return self._runtime.read(name)
+        """The value, clean, marked as used; built once, however many of a job's threads ask for it."""
+        with self._lock:
+            return self._runtime.read(name)
 
-    def declare(self, name: str, variable: EnvironmentVariable) -> None:
+    def declare(self, name: str, variable: object) -> None:
         """A job's module that also declares is imported here as well: the same code means nothing new."""
+        if not isinstance(variable, EnvironmentVariable):
+            raise InvalidDeclaration(
+                f"envq.env.{name} takes an EnvironmentVariable, not a {type(variable).__name__}", name
+            )
         current = self._declared().get(name)
         try:
             digest = code_digest(variable.callables)

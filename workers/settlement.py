@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import platform
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final, cast
@@ -16,7 +18,8 @@ from envq.executor_store import ExecutorStore
 from envq.keys import Keys
 from envq.records import Event, EventKind
 from envq.scripts import Outcome, release
-from envq.workers.verdict import UNKNOWN, Verdict
+from envq.workers.quarantine import MARK_TTL_S, build_mark
+from envq.workers.verdict import UNKNOWN, BrokenBuild, Verdict
 
 DEATH_KEPT_S: Final = 60  # so long RQ shows a worker that died
 
@@ -32,6 +35,7 @@ class Settlement:
     executor: str
     verdict: Verdict
     died: str = ""  # how, for the event; "" for one that left in good order
+    build: BrokenBuild | None = None
 
 
 class Settlements:
@@ -69,6 +73,8 @@ def _settle(connection: Redis, keys: Keys, settlement: Settlement) -> Outcomes:
     detail = f"{verdict.detail}; it held {held}" if held and verdict.why == "crash" else verdict.detail
     outcomes = release(connection, keys, name, running=verdict.running, why=verdict.why, detail=detail, dead=True)
     _strike_off(connection, name, queues)
+    if settlement.build is not None:
+        _mark(connection, keys, name, settlement.build)
     ExecutorStore(connection, keys).remove(name)
     _announce(connection, keys, settlement, [*_of_jobs(settlement, outcomes)])
     for job_id, outcome in outcomes:
@@ -99,11 +105,25 @@ def _strike_off(connection: Redis, name: str, queues: Iterable[str]) -> None:
     with cast(Any, connection).pipeline(transaction=True) as pipeline:
         pipeline.srem(rq.WORKERS, key)
         for queue in queues:
-            pipeline.srem(f"{rq.WORKERS}:{queue}", key)
+            pipeline.srem(rq.workers_of(queue), key)
         pipeline.hset(key, "death", iso(utc_now()))
         pipeline.expire(key, DEATH_KEPT_S)
         pipeline.delete(rq.worker_executions(name))
         pipeline.execute()
+
+
+def _mark(connection: Redis, keys: Keys, name: str, build: BrokenBuild) -> None:
+    """
+    A build that killed its process counts towards the quarantine; one that was cancelled does not.
+
+    The executor left its mark only if this was its first build of the version.
+    """
+    key, mark = keys.tries(build.variable, build.version), build_mark(platform.node(), name)
+    if build.blamed:
+        cast(Any, connection).hset(key, mark, str(time.time()))
+        connection.expire(key, MARK_TTL_S)
+    else:
+        cast(Any, connection).hdel(key, mark)
 
 
 def _of_jobs(settlement: Settlement, outcomes: Outcomes) -> Iterable[Event]:

@@ -18,7 +18,7 @@ _Handler = Callable[[int, FrameType | None], object] | int | signal.Handlers | N
 
 class SignalInbox:
     """
-    While entered, collects the signals in ``HANDLED``; main thread only.
+    While entered, collects the signals in ``HANDLED``; afterwards those in ``STOP`` are ignored. Main thread only.
 
     Nothing is ever raised from a handler, so no statement of the supervisor can be torn apart by one.
     """
@@ -40,7 +40,9 @@ class SignalInbox:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for number, handler in self._previous.items():
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+            # The process is about to end in good order: one more request to stop must not change its exit code.
+            leaving = signal.SIG_IGN if number in STOP else handler
+            signal.signal(number, signal.SIG_DFL if leaving is None else leaving)
         signal.set_wakeup_fd(self._previous_fd)
         self.close()
 

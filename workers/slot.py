@@ -15,9 +15,7 @@ from multiprocessing.context import BaseContext
 from typing import Any, Final, cast
 
 _TEXT: Final = 300  # bytes of an id or a name
-_RECORD: Final = struct.Struct(
-    f"=QiddQ H{_TEXT}s H{_TEXT}s"
-)  # sequence, phase, since, deadline, jobs, two texts
+_RECORD: Final = struct.Struct(f"=QiddQ H{_TEXT}s H{_TEXT}s")  # sequence, phase, since, deadline, jobs, two texts
 _REQUEST: Final = struct.Struct(f"=i H{_TEXT}s")
 _SEQUENCE: Final = struct.Struct("=Q")
 SIZE: Final = _RECORD.size + _REQUEST.size

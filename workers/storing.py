@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any, Final, cast
 
 from envq.connection import REDIS_ERRORS
 from envq.keys import Keys
-from envq.workers.fence import ClaimLost, Fence, FencedRedis
+from envq.workers.fence import Fence, FencedRedis, Refused
 from envq.workers.worker_job import WorkerJob
 
 log = logging.getLogger("envq.worker")
@@ -40,6 +40,7 @@ class Storing:
         """
         Run ``write`` under the claim; the status it returns, or "lost" if the claim went to another.
 
+        Of a job that was deleted meanwhile ``write`` is told by the fence, and asked once more.
         Blocks while Redis is away: the result of a job that ended is not given up. A reply that was lost
         is settled by asking whether the claim is still there.
         """
@@ -59,7 +60,7 @@ class Storing:
                 pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
 
     @contextmanager
-    def _fenced(self, job: WorkerJob) -> Iterator[Fence]:
+    def _fenced(self, job: WorkerJob) -> Generator[Fence]:
         fence = self._connection.fence = Fence(self._claims_key, job.id)
         job.storing = True
         try:
@@ -71,7 +72,7 @@ class Storing:
     def _try(self, job: WorkerJob, write: Callable[[], str], fence: Fence) -> str:
         try:
             return write()
-        except ClaimLost as error:
+        except Refused as error:
             log.warning("%s", error)
         except REDIS_ERRORS as error:
             if not fence.settled:

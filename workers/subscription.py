@@ -43,6 +43,11 @@ class Subscription:
         self._backoff = Backoff(0.1, LONGEST_PAUSE_S)
         self._retry_at = self._ping_at = self._heard_at = 0.0
 
+    @property
+    def retry_at(self) -> float | None:
+        """When to subscribe again, by the monotonic clock; None while connected."""
+        return self._retry_at if self._pubsub is None else None
+
     def add(self, channel: str) -> None:
         """Hear a channel from now on."""
         self._channels.add(channel)

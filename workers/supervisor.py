@@ -107,7 +107,7 @@ class Supervisor:
         longest = BUSY_TICK_S if busy or not self._scheduler.round_done else TICK_S
         start_at = self._crew.next_start if self._link.up and self._scheduler.round_done else None
         cold_at = None if self._stopping.cold else self._stopping.cold_at
-        moments = [start_at, self._link.retry_at, cold_at, kill_at]
+        moments = [start_at, self._link.retry_at, self._subscription.retry_at, cold_at, kill_at]
         now = time.monotonic()
         return max(0.0, min([longest, *(moment - now for moment in moments if moment is not None)]))
 
@@ -156,7 +156,7 @@ class Supervisor:
         log.log(logging.DEBUG if death.orderly else logging.ERROR, "%s", death.text)
         self._subscription.drop(rq.worker_commands(death.executor))
         died = "" if death.orderly else death.text
-        self._settlements.add(Settlement(death.executor, judge(death), died))
+        self._settlements.add(Settlement(death.executor, judge(death), died, death.build))
 
     def _talk(self, connection: Redis) -> None:
         if self._heartbeat.give(connection, self._crew, at_once=not self._link.up):

@@ -27,6 +27,15 @@ class Intent:
 
 
 @dataclass(frozen=True)
+class BrokenBuild:
+    """A build that did not end because its process did; ``blamed`` if it killed the process."""
+
+    variable: str
+    version: int
+    blamed: bool
+
+
+@dataclass(frozen=True)
 class Death:
     """A process that ended, and what its slot said last."""
 
@@ -43,6 +52,14 @@ class Death:
         if self.view.job_id:
             return self.view.job_id
         return UNKNOWN if self.view.phase in _PERHAPS_IN_A_JOB else ""
+
+    @property
+    def build(self) -> BrokenBuild | None:
+        """The build it died in; nobody's fault where it was told to go."""
+        if self.view.phase is not Phase.BUILDING or not self.view.detail.isdigit():
+            return None
+        blamed = self.intent is None or self.intent.why == "build"
+        return BrokenBuild(self.view.subject, int(self.view.detail), blamed)
 
     @property
     def clean(self) -> bool:

@@ -37,9 +37,7 @@ class WorkerJob(Job[Any]):
         else:
             super().set_status(status, pipeline)
 
-    def save(
-        self, pipeline: Pipeline | None = None, include_meta: bool = True, include_result: bool = True
-    ) -> None:
+    def save(self, pipeline: Pipeline | None = None, include_meta: bool = True, include_result: bool = True) -> None:
         """RQ compresses and sends the whole payload again with each result (S22); it has not changed."""
         mapping = self.to_dict(include_meta=include_meta, include_result=include_result)
         mapping.pop("data", None)
@@ -63,8 +61,7 @@ class WorkerJob(Job[Any]):
         except DeserializationError as error:
             cause = error.__cause__ or error
             raise PayloadError(
-                f"the payload of job {self.id} cannot be unpickled on this worker "
-                f"({type(cause).__name__}: {cause})"
+                f"the payload of job {self.id} cannot be unpickled on this worker ({type(cause).__name__}: {cause})"
             ) from cause
 
     def _execute(self) -> Any:

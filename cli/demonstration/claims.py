@@ -44,9 +44,9 @@ def all_claims(pong: Ledger, digits: Ledger, backstage: Backstage) -> list[Claim
         *_clean(pong, "game", backstage.executors),
         _driver_ended("digits", backstage),
         _slow_and_not_picklable(digits),
-        _reader_built_once(digits.before_sabotage(), backstage.executors),
+        _classifier_built_once(digits.before_sabotage(), backstage.executors),
         _same_answers(digits, backstage.executors),
-        *_clean(digits, "reader", backstage.executors, first),
+        *_clean(digits, "classifier", backstage.executors, first),
         _time_saved(digits, backstage.executors),
         _taken_over(first, second, backstage.executors),
         _nobody_got_the_old_one(digits),
@@ -132,14 +132,14 @@ def _built_anew_only_where_forced(ledger: Ledger, own: Ledger, name: str, execut
 def _slow_and_not_picklable(digits: Ledger) -> Claim:
     seconds, refusal = digits.fact("direct", "seconds", 0.0), digits.fact("direct", "refusal", "")
     return Claim(
-        "the reader takes over a second to make, and cannot be pickled",
+        "the classifier takes over a second to make, and cannot be pickled",
         seconds > LEAST_BUILD_S and bool(refusal),
         f"{seconds:.1f} s; pickle says: {refusal or 'nothing'}",
         f"more than {LEAST_BUILD_S:g} s, and a refusal",
     )
 
 
-def _reader_built_once(digits: Ledger, executors: int) -> Claim:
+def _classifier_built_once(digits: Ledger, executors: int) -> Claim:
     builds = digits.builds
     return Claim(
         "it was made once in each executor",
@@ -173,7 +173,7 @@ def _time_saved(digits: Ledger, executors: int) -> Claim:
 
 
 def seconds_per_job_and_once(digits: Ledger, executors: int) -> tuple[float, float]:
-    """All predictions, on as many executors: if each job made the reader, and as it was, with the making."""
+    """All predictions, on as many executors: if each job made the classifier, and as it was, with the making."""
     built, count = digits.fact("direct", "seconds", 0.0), digits.fact("predictions", "count")
     took = digits.fact("predictions", "seconds", 0.0)
     return took + built * count / executors, took + digits.fact("ready", "seconds", 0.0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 
 from rich import box
@@ -18,7 +18,7 @@ from envq.cli.demonstration.claims import Claim, duration, seconds_per_job_and_o
 from envq.cli.demonstration.ledger import Book, Entry, Ledger
 from envq.cli.demonstration.stage import SCRIPTS, Stage
 
-CHART_WIDTH = 60
+CHART_WIDTH = 54
 BAR_WIDTH = 40
 VERSION_COLOURS = {1: "cyan", 2: "magenta"}
 
@@ -46,18 +46,19 @@ class Show:
         self._print_facts(rows)
 
     @contextmanager
-    def section(self, title: str, about: str, draw: Callable[[], RenderableType]) -> Iterator[Callable[[], None]]:
+    def section(
+        self, title: str, about: str, draw: Callable[[], RenderableType]
+    ) -> Generator[Callable[[], None], None, None]:
         """A headline, and below it a picture that changes while the block runs; yields what redraws it."""
         self._headline(title)
         self._console.print(Text(f"{about}\n", style="dim"))
+        if not self.watched:
+            yield lambda: None
+            self._console.print(draw())
+            return
         with Live(console=self._console, auto_refresh=False) as live:
-
-            def redraw() -> None:
-                if self.watched:
-                    live.update(draw(), refresh=True)
-
-            yield redraw
-            live.update(draw(), refresh=self.watched)
+            yield lambda: live.update(draw(), refresh=True)
+            live.update(draw(), refresh=True)
 
     def games(self, book: Book) -> RenderableType:
         """The game of each executor as it stands."""
@@ -118,7 +119,7 @@ def _chart(ledger: Ledger) -> list[RenderableType]:
     """Jobs over time: a line for each version of the value that they found, and marks for what happened to it."""
     jobs = ledger.of("job")
     if len(jobs) < 2:
-        return [Text("one reader is made here to compare with, and one in each executor ...")]
+        return [Text("one is made here to compare with, and one in each executor ...")]
     start, end = jobs[0].at, max(job.at for job in jobs)
     lines = [
         Text(f"version {version} ")

@@ -8,7 +8,7 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -17,11 +17,12 @@ from redis import Redis
 
 from envq.child_process import start_bound, stop
 from envq.cli.demonstration.claims import Backstage
+from envq.connection import driver_client
 from envq.embedded import EmbeddedServer
 
 SCRIPTS: Final = Path(__file__).with_name("scripts")
 NAMESPACE: Final = "demo"
-DRIVER_TIMEOUT_S: Final = 150.0
+DRIVER_TIMEOUT_S: Final = 180.0
 TICK_S: Final = 0.1
 DRIVER_PATIENCE_S: Final = (2.0,)
 WORKER_PATIENCE_S: Final = (5.0, 2.0)  # warm, then cold, then killed
@@ -47,9 +48,22 @@ class Stage:
         with self.log(name).open("wb") as log:
             driver = start_bound([*command, *arguments], stdout=log, stderr=log)
             try:
-                _watch(driver, tick)
+                self._watch(driver, tick)
             finally:
                 self.driver_codes[name] = _ended(driver)
+
+    def _watch(self, driver: subprocess.Popen[bytes], tick: Callable[[], None]) -> None:
+        """Until it has ended, or waits in vain: for too long, or for a worker that is gone."""
+        deadline = time.monotonic() + DRIVER_TIMEOUT_S
+        while driver.poll() is None and self.worker_runs and time.monotonic() < deadline:
+            tick()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                driver.wait(TICK_S)
+
+    @property
+    def worker_runs(self) -> bool:
+        """Whether the worker that was started at first is still there."""
+        return self.worker.poll() is None
 
     def log(self, name: str) -> Path:
         """The file with what a process wrote."""
@@ -62,17 +76,16 @@ class Stage:
     def backstage(self) -> Backstage:
         """What is to be said of the processes when all drivers have ended."""
         files = sorted(str(path.relative_to(self.folder)) for path in self.folder.rglob("*"))
-        ran = self.worker.poll() is None
-        return Backstage(self.executors, dict(self.driver_codes), ran, self.worker.pid, tuple(files))
+        return Backstage(self.executors, dict(self.driver_codes), self.worker_runs, self.worker.pid, tuple(files))
 
 
 @contextlib.contextmanager
-def staged(executors: int) -> Iterator[Stage]:
+def staged(executors: int) -> Generator[Stage, None, None]:
     """Start the server and the worker; whatever happens, both are gone at the end, with their folders."""
     with contextlib.ExitStack() as stack:
         root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="envq-demo-"))).resolve()
         server = stack.enter_context(EmbeddedServer())
-        connection = stack.enter_context(Redis.from_url(server.url))
+        connection = stack.enter_context(driver_client(server.url))
         folder, logs = root / "worker", root / "logs"
         folder.mkdir()
         logs.mkdir()
@@ -92,14 +105,6 @@ def _envq() -> list[str]:
     """The installed command, as a shell would find it with our environment active."""
     script = Path(sysconfig.get_path("scripts")) / "envq"
     return [str(script)] if script.is_file() else [sys.executable, "-m", "envq"]
-
-
-def _watch(driver: subprocess.Popen[bytes], tick: Callable[[], None]) -> None:
-    deadline = time.monotonic() + DRIVER_TIMEOUT_S
-    while driver.poll() is None and time.monotonic() < deadline:
-        tick()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            driver.wait(TICK_S)
 
 
 def _ended(driver: subprocess.Popen[bytes]) -> int:

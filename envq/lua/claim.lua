@@ -4,7 +4,10 @@
 -- ARGV: executor, jobs wanted, job key prefix, queue key prefix, ids held...
 -- Returns {generation, suspended, {id, hash}...}
 local claims, settle = KEYS[1], KEYS[4]
-local wanted, job_prefix, queue_prefix = tonumber(ARGV[2]), ARGV[3], ARGV[4]
+local job_prefix, queue_prefix = ARGV[3], ARGV[4]
+local suspended = redis.call('EXISTS', KEYS[3])
+-- Suspended: also what a blocking move brought goes back.
+local wanted = suspended == 1 and 0 or tonumber(ARGV[2])
 
 local time = redis.call('TIME')
 redis.call('ZADD', KEYS[5], time[1] * 1000 + math.floor(time[2] / 1000), ARGV[1])
@@ -63,17 +66,14 @@ for i = #unknown, 1, -1 do
   end
 end
 
-local suspended = redis.call('EXISTS', KEYS[3])
-if suspended == 0 then
-  for i = 4, #KEYS do
-    if i ~= 5 then
-      while #found < wanted do
-        local id = redis.call('LMOVE', KEYS[i], claims, 'LEFT', 'RIGHT')
-        if not id then
-          break
-        end
-        take(id)
+for i = 4, #KEYS do
+  if i ~= 5 then
+    while #found < wanted do
+      local id = redis.call('LMOVE', KEYS[i], claims, 'LEFT', 'RIGHT')
+      if not id then
+        break
       end
+      take(id)
     end
   end
 end

@@ -48,14 +48,15 @@ local function settle_one(id)
     return 'settle'
   end
   local ran = id == running or (running == '?' and status == 'started')
-  if not ran or why == 'handback' then
+  local once = redis.call('HGET', job, 'envq_on_crash') == 'fail'
+  if not ran or (why == 'handback' and not once) then
     return to_front(id, job, origin or '')
   end
-  if why ~= 'crash' then
+  if why == 'timeout' or why == 'stopped' then
     return to_settle(id, job)
   end
   local crashes = redis.call('HINCRBY', job, 'envq_crashes', 1)
-  if crashes > allowed or redis.call('HGET', job, 'envq_on_crash') == 'fail' then
+  if crashes > allowed or once then
     return to_settle(id, job)
   end
   return to_front(id, job, origin or '')

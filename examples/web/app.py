@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
-from fastapi import FastAPI, HTTPException, Request
+from fastapi import FastAPI, HTTPException, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, StringConstraints
@@ -21,7 +21,7 @@ from sentiment import classify
 
 import envq
 
-ANSWER_TIMEOUT_S = 15.0
+Seconds = Annotated[float, Query(gt=0, le=60)]
 
 
 class Text(BaseModel):
@@ -45,10 +45,10 @@ app = FastAPI(title="envq example", lifespan=lifespan)
 
 
 @app.post("/predict")
-def predict(body: Text) -> dict[str, Any]:
+def predict(body: Text, timeout: Seconds = 15.0) -> dict[str, Any]:
     """Enqueue, wait, answer."""
     job = classify.enqueue(body.text)
-    return {"job": job.id, **envq.get(job, timeout=ANSWER_TIMEOUT_S)}
+    return {"job": job.id, **envq.get(job, timeout=timeout)}
 
 
 @app.post("/jobs", status_code=202)

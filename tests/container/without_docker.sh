@@ -4,6 +4,7 @@
 # in a network of their own that knows only its loopback.
 #
 #   CACHE   a folder to keep tools and images in for the next run (about 700 MB; default: a temporary one)
+# shellcheck disable=SC2016 # what is in single quotes there is for other programs to expand
 set -euo pipefail
 self=$(realpath "${BASH_SOURCE[0]}")
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -67,6 +68,7 @@ mirror() { # where this machine gets the packages of a suite from
 
 base_images() { # one file system serves as both: /usr/local is laid out as in the official Python image
     local suite sources=() each
+    # shellcheck source=/dev/null
     suite=$(. /etc/os-release && echo "$VERSION_CODENAME")
     ! podman image exists docker.io/library/redis:7 || return 0
     for each in "$suite" "$suite-security"; do

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import subprocess
@@ -14,6 +15,7 @@ from pathlib import Path
 from subprocess import CompletedProcess
 
 import pytest
+import redis
 from support.processes import clean_environment
 from support.workers import WorkerProcess
 
@@ -128,6 +130,68 @@ CHECKS: dict[str, Callable[[list[str]], None]] = {
     "pytest": check_files,
     "uvicorn": check_files,
 }
+
+
+EVENTFUL = """
+import envq
+from envq.errors import JobFailed
+
+mood = "fine"
+
+
+def make():
+    if mood == "broken":
+        raise ValueError("out of order")
+    return []
+
+
+envq.env.thing = envq.EnvironmentVariable(make, lambda value: envq.REBUILD, driver="never")
+
+
+@envq.task(retry=envq.Retry(max=1))
+def touch(fail):
+    envq.env.thing.append(1)
+    if fail:
+        raise ValueError("asked for")
+
+
+envq.get(touch.enqueue(False), timeout=20)
+try:
+    envq.get(touch.enqueue(True), timeout=20)
+except JobFailed:
+    mood = "broken"
+    envq.env.thing = envq.EnvironmentVariable(make, driver="never")
+envq.get(envq.Queue().enqueue(len, []), timeout=20)
+del envq.env.thing
+"""
+ALWAYS = {"kind", "at"}
+
+
+def test_events_carry_the_fields_that_the_readme_names(
+    worker: Callable[..., WorkerProcess],
+    run_script: Callable[..., CompletedProcess[str]],
+    redis_client: redis.Redis,
+) -> None:
+    process = worker()
+    run_script(EVENTFUL)
+    assert process.stop() == 0
+
+    entries = [json.loads(fields[b"event"]) for _, fields in redis_client.xrange("envq:default:events")]
+    seen = {entry["kind"] for entry in entries}
+    assert seen >= {"job.failed", "job.retried", "variable.declared", "variable.removed", "variable.failed"}
+    for entry in entries:
+        filled = {name for name, value in entry.items() if value} - ALWAYS
+        assert filled == promised_fields()[entry["kind"]], entry
+
+
+@cache
+def promised_fields() -> dict[str, set[str]]:
+    """Kind of event → the fields in its row of the README's table; "the same" are those of the row of job.started."""
+    table = re.findall(r"^\| `(\w+\.\w+)` \| .*? \| (.*) \|$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    fields = {kind: set(re.findall(r"`(\w+)`", cell)) for kind, cell in table}
+    for kind, cell in table:
+        fields[kind] |= fields["job.started"] if "the same" in cell else set()
+    return fields
 
 
 def test_every_command_of_the_command_line_is_in_the_readme() -> None:

@@ -20,11 +20,8 @@ REQUESTS_AT_ONCE = 20
 
 
 @pytest.fixture
-def app(
-    worker: Callable[..., WorkerProcess], start_process: Callable[..., Process], redis_url: str
-) -> Iterator[httpx.Client]:
-    """The app behind uvicorn, and one executor that can import what the app enqueues."""
-    worker("-P", str(WEB))
+def web(start_process: Callable[..., Process], redis_url: str) -> Iterator[httpx.Client]:
+    """The app behind uvicorn, without a worker."""
     port = free_port()
     command = [sys.executable, "-m", "uvicorn", "app:app", "--app-dir", str(WEB), "--port", str(port)]
     process = start_process(command, env={"ENVQ_URL": redis_url})
@@ -32,6 +29,13 @@ def app(
         eventually(lambda: answers(client) or not process.running, timeout=20.0)
         assert process.running, process.output
         yield client
+
+
+@pytest.fixture
+def app(web: httpx.Client, worker: Callable[..., WorkerProcess]) -> httpx.Client:
+    """The app, and one executor that can import what it enqueues."""
+    worker("-P", str(WEB))
+    return web
 
 
 def answers(client: httpx.Client) -> bool:
@@ -72,6 +76,16 @@ def test_a_job_that_was_submitted_can_be_fetched_later(app: httpx.Client) -> Non
         return state
 
     assert eventually(finished)["result"] == {"label": "praise", "texts_in_the_model": 1}
+
+
+def test_a_request_that_waited_in_vain_is_told_where_its_result_will_be(
+    web: httpx.Client, worker: Callable[..., WorkerProcess]
+) -> None:
+    answer = web.post("/predict", params={"timeout": 0.1}, json={"text": "a lovely answer"})
+    assert (answer.status_code, answer.json()["detail"]) == (504, "GetTimeout")
+
+    worker("-P", str(WEB))
+    eventually(lambda: web.get(f"/jobs/{answer.json()['job']}").json()["status"] == "finished")
 
 
 def test_mistakes_of_the_caller_are_told_as_such(app: httpx.Client) -> None:

@@ -12,10 +12,10 @@ from redis import Redis
 from rq import Queue
 
 from envq import scripts
-from envq.keys import Keys
+from envq.keys import Keys, job
 from envq.scripts import Start
 from envq.workers.claims import Claims
-from envq.workers.fence import ClaimLost, Fence, FencedRedis
+from envq.workers.fence import ClaimLost, Fence, FencedRedis, JobDeleted
 
 EXECUTOR = "host.1.1.abc"
 
@@ -97,6 +97,14 @@ def test_suspended_workers_take_nothing(redis_client: Redis, keys: Keys) -> None
     assert reply.suspended
     assert reply.jobs == []
     assert len(queued(redis_client)) == 1
+
+
+def test_what_a_wait_brought_while_workers_were_suspended_goes_back(redis_client: Redis, keys: Keys) -> None:
+    waiting = [enqueue(redis_client) for _ in range(2)]
+    redis_client.lmove("rq:queue:q", keys.claims(EXECUTOR), "LEFT", "RIGHT")
+    redis_client.set("rq:suspended", 1)
+    assert claim(redis_client, keys) == []
+    assert queued(redis_client) == waiting
 
 
 def test_start_writes_rqs_record_and_no_stock_maintenance_declares_it_abandoned(
@@ -244,6 +252,7 @@ def test_without_the_right_to_unblock_a_wait_still_ends(redis_client: Redis, key
 def fenced(redis_client: Redis, keys: Keys) -> FencedRedis:
     client = FencedRedis.over(redis_client)
     client.fence = Fence(keys.claims(EXECUTOR), "j1")
+    client.hset(job("j1"), "status", "started")
     return client
 
 
@@ -277,6 +286,22 @@ def test_a_ghost_in_a_watching_transaction_writes_nothing(fenced: FencedRedis) -
     assert fenced.get("result") is None
 
 
+def test_the_end_of_a_job_that_was_deleted_is_not_written_but_its_claim_ends(
+    fenced: FencedRedis, keys: Keys
+) -> None:
+    fenced.rpush(keys.claims(EXECUTOR), "j1")
+    fenced.delete(job("j1"))
+    with fenced.pipeline() as pipeline, pytest.raises(JobDeleted):
+        pipeline.set("result", 1)
+        pipeline.end_claim()
+        pipeline.execute()
+    assert fenced.get("result") is None
+    with fenced.pipeline() as pipeline:
+        pipeline.end_claim()
+        pipeline.execute()
+    assert fenced.llen(keys.claims(EXECUTOR)) == 0
+
+
 def test_a_claim_taken_away_between_the_check_and_the_commit_writes_nothing(
     fenced: FencedRedis, redis_client: Redis, keys: Keys
 ) -> None:
@@ -290,3 +315,11 @@ def test_a_claim_taken_away_between_the_check_and_the_commit_writes_nothing(
         with pytest.raises(Exception, match="Watched variable changed"):
             pipeline.execute()
     assert redis_client.get("result") is None
+
+
+def test_a_cold_stop_does_not_make_a_job_run_twice_that_must_not(redis_client: Redis, keys: Keys) -> None:
+    job_id = enqueue(redis_client)
+    redis_client.hset(f"rq:job:{job_id}", "envq_on_crash", "fail")
+    claim(redis_client, keys)
+    begin(redis_client, keys, job_id)
+    assert release(redis_client, keys, job_id, "handback") == {job_id: "settle"}

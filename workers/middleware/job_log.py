@@ -13,6 +13,7 @@ log = logging.getLogger("envq.job")
 _LEVELS = {
     "failed": logging.ERROR,
     "lost": logging.WARNING,
+    "deleted": logging.WARNING,
     "stopped": logging.WARNING,
     "retried": logging.WARNING,
 }

@@ -5,6 +5,9 @@ A driver like yours. `envq demo` runs it; by hand, with a Redis and an `envq wor
     python pong.py redis://localhost:6379/0
 """
 
+# pyright: basic, reportMissingImports=false
+# (what it imports besides envq need not be installed where types are checked, and has few)
+
 from __future__ import annotations
 
 import argparse

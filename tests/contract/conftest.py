@@ -1,0 +1,43 @@
+"""Fixtures of the contract ring: a driver, and for tests of jobs a worker that a whole module shares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.deployment import Deployment
+
+import envq
+from envq import client as client_module
+from envq.client import Client
+
+
+@pytest.fixture
+def client(redis_url: str) -> Iterator[Client]:
+    """This process as a driver of the test's database."""
+    before = client_module.swap_default(None)
+    yield envq.connect(redis_url)
+    client_module.driver_scope.close()
+    client_module.swap_default(before)
+
+
+@pytest.fixture(scope="module")
+def deployment(
+    request: pytest.FixtureRequest, server_binary: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Deployment]:
+    """A server and one worker for all tests of a module; a module's WORKER are the worker's arguments."""
+    arguments: tuple[str, ...] = getattr(request.module, "WORKER", ())
+    shared = Deployment(server_binary, tmp_path_factory.mktemp("deployment"))
+    try:
+        shared.start_worker(*arguments)
+        yield shared
+    finally:
+        shared.end()
+
+
+@pytest.fixture
+def driver(deployment: Deployment) -> Iterator[Client]:
+    """This process as a driver of the module's deployment."""
+    yield deployment.connect()
+    deployment.disconnect()
