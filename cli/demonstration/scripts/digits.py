@@ -1,7 +1,8 @@
 """A classifier in every worker: trained once, used by a thousand jobs, replaced while jobs are running.
 
-A driver like yours. `envq demo` runs it; by hand, with a Redis and an `envq worker -w 2` beside it:
+A driver like yours. `envq demo` runs it; by hand, with a Redis beside it:
 
+    envq worker --workers 2 --namespace demo &
     python digits.py redis://localhost:6379/0
 """
 

@@ -1,7 +1,8 @@
 """Atari Pong in every worker: made once, played by many jobs, put back to its start between them.
 
-A driver like yours. `envq demo` runs it; by hand, with a Redis and an `envq worker -w 2` beside it:
+A driver like yours. `envq demo` runs it; by hand, with a Redis beside it:
 
+    envq worker --workers 2 --namespace demo &
     python pong.py redis://localhost:6379/0
 """
 

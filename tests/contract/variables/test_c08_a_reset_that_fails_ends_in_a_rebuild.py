@@ -15,6 +15,7 @@ import envq
 from envq.client import Client
 from envq.environment import env
 
+pytestmark = pytest.mark.usefixtures("deployment")
 Declare = Callable[..., None]
 
 
@@ -31,19 +32,6 @@ def hang(value: Any) -> Any:
 
     while True:
         time.sleep(0.01)
-
-
-def hang_in_except(value: Any) -> Any:
-    """Swallows the first exception, as careless code does."""
-    import time
-
-    for _ in range(2):
-        try:
-            while True:
-                time.sleep(0.01)
-        except BaseException:
-            continue
-    return value
 
 
 def give_up(value: Any) -> Any:
@@ -106,16 +94,18 @@ def test_a_failed_reset_never_changes_the_result_of_the_job(client: Client, decl
     assert run(lambda: len(env.x)) == 0
 
 
-def test_a_rebuild_that_fails_hands_out_nothing(client: Client, declare: Declare, diary: Diary) -> None:
-    write = diary.write
+def test_a_rebuild_that_fails_hands_out_nothing(client: Client, declare: Declare) -> None:
+    url = client.settings.url
 
     def make_once() -> list[str]:
-        if not __import__("sys").modules.setdefault("test_made_once", None):
-            __import__("sys").modules["test_made_once"] = True  # type: ignore[assignment]
-            write("built")
-            return []
-        raise ValueError("only once")
+        import redis
 
+        with redis.Redis.from_url(url) as connection:
+            if connection.incr("test:builds") > 1:
+                raise ValueError("only once")
+        return []
+
+    envq.ship(raise_error.__module__)
     declare("once", make_once, raise_error)
 
     def append() -> list[str]:
