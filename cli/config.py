@@ -12,8 +12,8 @@ from envq.cli import config_file
 from envq.cli.mistakes import variables_of
 from envq.cli.printing import print_json, print_table
 from envq.cli.worker_config import worker_config
-from envq.connection import safe_url
 from envq.settings import Settings
+from envq.store.connection import safe_url
 
 _NOT_SHOWN = ("help", "debug", "verbose", "quiet", "queues")
 _TOGETHER = {"queue": ("queue", "queues"), "log_level": ("log_level", "verbose", "quiet")}  # one setting, several flags

@@ -10,7 +10,7 @@ from importlib.metadata import version
 import envq
 from envq.cli.render import plural
 from envq.cli.terminal import Terminal
-from envq.client import Client
+from envq.driver.client import Client
 
 try:
     import rlcompleter

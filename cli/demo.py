@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
-from typing import Final
+from typing import Any, Final, cast
 
 from rich.console import Console
 
@@ -40,7 +41,7 @@ class Outcome:
 def run(options: DemoOptions) -> int:
     """Run the demo; 0 only if every promise held."""
     _check_extras()
-    show = Show(Console(quiet=options.json, highlight=False))
+    show = Show(_console(options))
     signals.unwind_on_sigterm()
     try:
         outcome = _perform(show, options)
@@ -116,6 +117,12 @@ def _counts(ledger: Ledger) -> dict[str, object]:
         "builds": ledger.builds,
         "forced_builds": ledger.forced,
     }
+
+
+def _console(options: DemoOptions) -> Console:
+    if hasattr(sys.stdout, "reconfigure"):
+        cast(Any, sys.stdout).reconfigure(errors="replace")  # a log may take no block characters
+    return Console(quiet=options.json, highlight=False)
 
 
 def _check_extras() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from envq.cli import console, signals
 from envq.cli.terminal import Terminal
-from envq.client import Client
+from envq.driver.client import Client
 from envq.embedded import EmbeddedServer
 from envq.errors import ConfigurationError
 from envq.local_workers import LocalConfig, workers_on

@@ -9,7 +9,7 @@ from envq.cli.env_waiting import give_up_if_broken, until
 from envq.cli.readiness import readiness
 from envq.cli.render import declaration_outcome
 from envq.cli.target import Target, opened
-from envq.client import connect
+from envq.driver.client import connect
 from envq.environment import env
 from envq.variables import Build, EnvironmentVariable, Replace
 

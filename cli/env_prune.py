@@ -8,7 +8,7 @@ from typing import Any, cast
 from envq.cli.printing import print_json
 from envq.cli.render import plural
 from envq.cli.target import Target, opened
-from envq.scripts import EXECUTOR_TTL_S, silent_executors
+from envq.store.scripts import EXECUTOR_TTL_S, silent_executors
 
 
 def prune(url: str | None, namespace: str | None, *, as_json: bool) -> int:

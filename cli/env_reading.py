@@ -6,7 +6,7 @@ from envq.cli.printing import print_json, print_table
 from envq.cli.readiness import readiness
 from envq.cli.render import DECLARATION_HEADERS, declaration_json, declaration_lines, declaration_row
 from envq.cli.target import opened
-from envq.declarations import not_declared
+from envq.store.declarations import not_declared
 
 
 def list_variables(url: str | None, namespace: str | None, *, as_json: bool) -> int:

@@ -13,7 +13,7 @@ from envq.cli.readiness import BROKEN
 from envq.cli.render import plural
 from envq.cli.target import opened
 from envq.errors import ServerUnavailable
-from envq.executor_store import ExecutorView
+from envq.store.executor_store import ExecutorView
 
 TAKES_JOBS: Final = ("idle", "busy", "suspended")
 GONE: Final = "gone"  # no living executor

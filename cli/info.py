@@ -10,8 +10,8 @@ from envq.cli.printing import print_json, print_table
 from envq.cli.readiness import readiness
 from envq.cli.render import DECLARATION_HEADERS, declaration_json, declaration_row, last_line
 from envq.cli.target import opened
-from envq.connection import safe_url
-from envq.executor_store import ExecutorView
+from envq.store.connection import safe_url
+from envq.store.executor_store import ExecutorView
 
 QUEUE_HEADERS = ("QUEUE", "QUEUED", "STARTED", "FAILED", "SCHEDULED", "DEFERRED", "FINISHED")
 EXECUTOR_HEADERS = ("EXECUTOR", "HOST", "PID", "STATE", "QUEUES", "VARIABLES", "JOB", "SINCE")

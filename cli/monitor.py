@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-from envq import events
 from envq.cli import mistakes, signals
 from envq.cli.render import event_line
 from envq.cli.target import opened
 from envq.errors import ConfigurationError
-from envq.records import Event, EventKind
+from envq.store import events
+from envq.store.records import Event, EventKind
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,13 @@ from typing import Any, Final, cast
 
 from redis.client import Pipeline
 
-from envq import keys as rq
 from envq.cli.target import Target
-from envq.connection import ServerFacts, server_facts
-from envq.declarations import Snapshot
-from envq.executor_store import ExecutorView
-from envq.scripts import silent_executors
 from envq.settings import DEFAULT_NAMESPACE
+from envq.store import keys as rq
+from envq.store.connection import ServerFacts, server_facts
+from envq.store.declarations import Snapshot
+from envq.store.executor_store import ExecutorView
+from envq.store.scripts import silent_executors
 
 LIVING_MS: Final = 15_000  # supervisors send a sign of life every 4 s
 REGISTRIES: Final = ("wip", "failed", "scheduled", "deferred", "finished")

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from envq.declarations import Snapshot
-from envq.executor_store import ExecutorView
-from envq.records import Declaration, VariableState
+from envq.store.declarations import Snapshot
+from envq.store.executor_store import ExecutorView
+from envq.store.records import Declaration, VariableState
 
 READY = "ready"
 OUTDATED = "outdated"  # an older version serves, the new one is not tried yet

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from envq.cli.readiness import Holder, Readiness
-from envq.records import Declaration, Event
+from envq.store.records import Declaration, Event
 
 GAP = "  "
 

@@ -14,14 +14,14 @@ import typer
 
 from envq.cli.render import Banner, banner
 from envq.cli.worker_config import worker_config
-from envq.connection import ServerFacts, database_number, explain, safe_url, server_facts, worker_client
-from envq.declarations import DeclarationStore
 from envq.errors import ConfigurationError, ServerUnavailable
-from envq.keys import Keys
-from envq.records import Declaration
+from envq.store.connection import ServerFacts, database_number, explain, safe_url, server_facts, worker_client
+from envq.store.declarations import DeclarationStore
+from envq.store.keys import Keys
+from envq.store.records import Declaration
 from envq.workers import logs
 from envq.workers.config import WorkerConfig
-from envq.workers.supervisor import Supervisor
+from envq.workers.supervision.supervisor import Supervisor
 
 log = logging.getLogger("envq.worker")
 

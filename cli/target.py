@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import redis
 
-from envq.connection import database_number, driver_client, explain
-from envq.declarations import DeclarationStore
-from envq.executor_store import ExecutorStore
-from envq.keys import Keys
 from envq.settings import Settings
+from envq.store.connection import database_number, driver_client, explain
+from envq.store.declarations import DeclarationStore
+from envq.store.executor_store import ExecutorStore
+from envq.store.keys import Keys
 
 
 @dataclass(frozen=True)

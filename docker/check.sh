@@ -49,7 +49,7 @@ image() {
     step "the image: runs without rights, on a read-only file system"
     alone "$IMAGE" --version | grep -q '^envq ' || fail "the image does not start"
     [ "$(alone --entrypoint id "$IMAGE" -u)" = 10001 ] || fail "the container does not run as user 10001"
-    alone --entrypoint python "$IMAGE" -c 'import envq, envq.workers.supervisor, envq.cli.app'
+    alone --entrypoint python "$IMAGE" -c 'import envq, envq.cli.run_worker'
 }
 
 files() {

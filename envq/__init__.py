@@ -5,52 +5,50 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from rq.callbacks import Callback
-from rq.group import Group
-from rq.job import Dependency, Retry
-from rq.rate_limit import RateLimit
-from rq.repeat import Repeat
-from rq.webhook import Webhook
-
-from envq.client import Client, connect
-from envq.environment import env
-from envq.errors import (
-    CodeMissing,
-    ConfigurationError,
-    DependencyCycle,
-    DriverReadRefused,
-    EnvironmentVariableError,
-    EnvironmentVariableFailed,
-    EnvqError,
-    GetTimeout,
-    InvalidDeclaration,
-    JobCancelled,
-    JobError,
-    JobFailed,
-    JobGone,
-    JobInterrupt,
-    JobStopped,
-    JobStopRequested,
-    JobTimedOut,
-    NotDeclared,
-    PayloadError,
-    PayloadTooLarge,
-    PythonVersionMismatch,
-    ResultNotKept,
-    ServerUnavailable,
-    WorkerLost,
-)
-from envq.job import Job
-from envq.payload import ship
-from envq.queue import Queue
-from envq.readiness import wait_ready
-from envq.results import get
-from envq.task import AsyncTask, Task, task
-from envq.variables import REBUILD, EnvironmentVariable
-
 if TYPE_CHECKING:
+    from rq.callbacks import Callback
+    from rq.group import Group
+    from rq.job import Dependency, Retry
+    from rq.rate_limit import RateLimit
+    from rq.repeat import Repeat
+    from rq.webhook import Webhook
+
     from envq import testing
+    from envq.code.payload import ship
+    from envq.driver.client import Client, connect, env
+    from envq.driver.readiness import wait_ready
+    from envq.errors import (
+        CodeMissing,
+        ConfigurationError,
+        DependencyCycle,
+        DriverReadRefused,
+        EnvironmentVariableError,
+        EnvironmentVariableFailed,
+        EnvqError,
+        GetTimeout,
+        InvalidDeclaration,
+        JobCancelled,
+        JobError,
+        JobFailed,
+        JobGone,
+        JobInterrupt,
+        JobStopped,
+        JobStopRequested,
+        JobTimedOut,
+        NotDeclared,
+        PayloadError,
+        PayloadTooLarge,
+        PythonVersionMismatch,
+        ResultNotKept,
+        ServerUnavailable,
+        WorkerLost,
+    )
+    from envq.jobs.job import Job
+    from envq.jobs.queue import Queue
+    from envq.jobs.results import get
+    from envq.jobs.task import AsyncTask, Task, task
     from envq.local_workers import local
+    from envq.variables import REBUILD, EnvironmentVariable
 
 __all__ = [
     # connecting
@@ -107,14 +105,40 @@ __all__ = [
     "JobStopRequested",
 ]
 
+# Where each name is defined. Imported at its first use: rq and redis take a quarter of a second, which the
+# command line does not want to pay for its help.
+_HOMES = {
+    "Callback": "rq.callbacks",
+    "Group": "rq.group",
+    "Dependency": "rq.job",
+    "Retry": "rq.job",
+    "RateLimit": "rq.rate_limit",
+    "Repeat": "rq.repeat",
+    "Webhook": "rq.webhook",
+    "ship": "envq.code.payload",
+    "Client": "envq.driver.client",
+    "connect": "envq.driver.client",
+    "env": "envq.driver.client",
+    "wait_ready": "envq.driver.readiness",
+    "Job": "envq.jobs.job",
+    "Queue": "envq.jobs.queue",
+    "get": "envq.jobs.results",
+    "AsyncTask": "envq.jobs.task",
+    "Task": "envq.jobs.task",
+    "task": "envq.jobs.task",
+    "local": "envq.local_workers",
+    "REBUILD": "envq.variables",
+    "EnvironmentVariable": "envq.variables",
+}
+
 
 def __getattr__(name: str) -> Any:
-    """Import what few programs need when it is first asked for."""
-    if name == "local":
-        return importlib.import_module("envq.local_workers").local
+    if name not in __all__:
+        raise AttributeError(f"module 'envq' has no attribute {name!r}")
     if name == "testing":
         return importlib.import_module("envq.testing")
-    raise AttributeError(f"module 'envq' has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(_HOMES.get(name, "envq.errors")), name)
+    return value
 
 
 def __dir__() -> list[str]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Final, Literal
 
 from envq.child_process import start_bound, stop
-from envq.client import Client, connect, driver_scope, swap_default
+from envq.driver.client import Client, connect, driver_scope, swap_default
 from envq.embedded import EmbeddedServer
 from envq.errors import EnvqError
 from envq.settings import DEFAULT_NAMESPACE

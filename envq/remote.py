@@ -12,11 +12,11 @@ from redis import Redis
 from rq import get_current_job
 from rq.utils import import_attribute
 
-from envq.code_store import CodeStore
+from envq.code.payload import Blob, load_arguments, load_code
 from envq.errors import CodeMissing, ConfigurationError
-from envq.keys import Keys
-from envq.payload import Blob, load_arguments, load_code
 from envq.settings import DEFAULT_NAMESPACE
+from envq.store.code_store import CodeStore
+from envq.store.keys import Keys
 
 CodeSource = Callable[[str], Blob]
 

@@ -9,24 +9,24 @@ from typing import Any, NoReturn, cast
 import redis
 from rq.job import JobStatus
 
-from envq.client import Client, swap_default
-from envq.code_store import CodeStore
-from envq.declarations import (
+from envq.code.payload import Blob
+from envq.driver.client import Client, swap_default
+from envq.driver.inline import InlineRuns
+from envq.driver.scope import DriverScope
+from envq.environment import bind
+from envq.errors import ConfigurationError
+from envq.jobs.inline_job import InlineJob, run_inline
+from envq.settings import Settings
+from envq.store.code_store import CodeStore
+from envq.store.declarations import (
     Published,
     Snapshot,
     _decide,  # pyright: ignore[reportPrivateUsage] - the same rules, without a server
     not_declared,
 )
-from envq.driver import DriverScope
-from envq.environment import bind
-from envq.errors import ConfigurationError
-from envq.executor_store import ExecutorStore
-from envq.inline import InlineRuns
-from envq.inline_job import InlineJob, run_inline
-from envq.keys import Keys
-from envq.payload import Blob
-from envq.records import Declaration
-from envq.settings import Settings
+from envq.store.executor_store import ExecutorStore
+from envq.store.keys import Keys
+from envq.store.records import Declaration
 
 
 class Inline:

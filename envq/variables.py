@@ -10,8 +10,8 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Literal, NoReturn, cast, get_args
 
+from envq.code.path_reference import PathReference
 from envq.errors import InvalidDeclaration, PayloadError
-from envq.path_reference import PathReference
 
 Build = Literal["eager", "lazy"]
 Driver = Literal["auto", "eager", "lazy", "never"]

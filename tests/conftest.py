@@ -39,9 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """A server that is not installed is left out aloud; in CI, where all are promised, it is a failure."""
     name = config.getoption("--server")
     if BINARIES[name]() is None:
-        pytest.exit(
-            f"{name}: this server is not installed here, left out", returncode=1 if "CI" in os.environ else 0
-        )
+        pytest.exit(f"{name}: this server is not installed here, left out", returncode=1 if "CI" in os.environ else 0)
 
 
 def pytest_report_header(config: pytest.Config) -> str:
@@ -151,9 +149,7 @@ def worker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[
 
 
 @pytest.fixture
-def run_script(
-    request: pytest.FixtureRequest, tmp_path: Path
-) -> Callable[..., subprocess.CompletedProcess[str]]:
+def run_script(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Save a text as a file and run it as a driver (its code is `__main__`); a failing one fails the test."""
     numbers = itertools.count()
 

@@ -14,11 +14,11 @@ from multiprocessing.connection import Connection
 from types import FrameType
 from typing import Any, Final
 
-from envq.connection import REDIS_ERRORS
-from envq.scripts import Claimed, ClaimReply
+from envq.store.connection import REDIS_ERRORS
+from envq.store.scripts import Claimed, ClaimReply
 from envq.workers.config import EXIT_BUILD_FAILED, EXIT_OK, EXIT_RECYCLE, ExecutorConfig
-from envq.workers.context import JobContext
-from envq.workers.deadline import Deadlines
+from envq.workers.execution.context import JobContext
+from envq.workers.execution.deadline import Deadlines
 from envq.workers.parts import Parts, assemble
 from envq.workers.settling import settle
 from envq.workers.slot import Phase, Slot

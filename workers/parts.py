@@ -12,34 +12,35 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, cast
 
-from envq import events, remote, settings
-from envq.client import Client, swap_default
+from envq import remote, settings
 from envq.clock import iso, utc_now
-from envq.code_store import CodeStore
-from envq.connection import database_number, worker_client
-from envq.declarations import DeclarationStore, Snapshot
-from envq.digest import fingerprint
+from envq.code.digest import fingerprint
+from envq.driver.client import Client, swap_default
 from envq.environment import bind, env
 from envq.errors import PayloadError
-from envq.keys import Keys
-from envq.records import EventKind, ExecutorInfo
 from envq.runtime import Recipe, Runtime
-from envq.scripts import Claimed
+from envq.store import events
+from envq.store.code_store import CodeStore
+from envq.store.connection import database_number, worker_client
+from envq.store.declarations import DeclarationStore, Snapshot
+from envq.store.keys import Keys
+from envq.store.records import EventKind, ExecutorInfo
+from envq.store.scripts import Claimed
 from envq.workers import middleware
-from envq.workers.catch_up import CatchUp
-from envq.workers.claims import Claims
 from envq.workers.config import ExecutorConfig, WorkerConfig
-from envq.workers.context import JobContext, Services
-from envq.workers.deadline import Deadlines
-from envq.workers.event_loop import EventLoop
-from envq.workers.fence import FencedRedis
-from envq.workers.output import JobLabel, LabelledOutput, label_output
-from envq.workers.reporting import Reporter, RuntimeLimits
-from envq.workers.rq_path import ExcInfo, RqPath
-from envq.workers.scope import ExecutorScope
+from envq.workers.execution.catch_up import CatchUp
+from envq.workers.execution.claims import Claims
+from envq.workers.execution.context import JobContext, Services
+from envq.workers.execution.deadline import Deadlines
+from envq.workers.execution.event_loop import EventLoop
+from envq.workers.execution.fence import FencedRedis
+from envq.workers.execution.output import JobLabel, LabelledOutput, label_output
+from envq.workers.execution.reporting import Reporter, RuntimeLimits
+from envq.workers.execution.rq_path import ExcInfo, RqPath
+from envq.workers.execution.scope import ExecutorScope
+from envq.workers.execution.storing import Storing
+from envq.workers.execution.worker_job import WorkerJob
 from envq.workers.slot import Slot
-from envq.workers.storing import Storing
-from envq.workers.worker_job import WorkerJob
 
 log = logging.getLogger("envq.worker")
 

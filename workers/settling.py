@@ -8,10 +8,10 @@ from typing import Any
 
 from envq.clock import utc_now
 from envq.errors import JobInterrupt, JobStopRequested, JobTimedOut, WorkerLost
-from envq.scripts import Claimed
+from envq.store.scripts import Claimed
+from envq.workers.execution.rq_path import ExcInfo
+from envq.workers.execution.worker_job import WorkerJob
 from envq.workers.parts import Parts
-from envq.workers.rq_path import ExcInfo
-from envq.workers.worker_job import WorkerJob
 
 log = logging.getLogger("envq.job")
 

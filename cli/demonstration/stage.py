@@ -17,8 +17,8 @@ from redis import Redis
 
 from envq.child_process import start_bound, stop
 from envq.cli.demonstration.claims import Backstage
-from envq.connection import driver_client
 from envq.embedded import EmbeddedServer
+from envq.store.connection import driver_client
 
 SCRIPTS: Final = Path(__file__).with_name("scripts")
 NAMESPACE: Final = "demo"

@@ -9,8 +9,8 @@ from pathlib import Path
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any, Final, cast
 
+from envq.code.path_reference import PathReference
 from envq.errors import EnvironmentVariableError, JobInterrupt
-from envq.path_reference import PathReference
 
 Rest = Generator[Any, Any, Any] | AsyncGenerator[Any, Any]  # of a generator initializer: what follows the yield
 

@@ -9,8 +9,8 @@ import pytest
 from support.deployment import Deployment
 
 import envq
-from envq import client as client_module
-from envq.client import Client
+from envq.driver import client as client_module
+from envq.driver.client import Client
 
 
 @pytest.fixture

@@ -8,12 +8,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from support.deployment import Deployment
 from support.waiting import eventually
 from support.workers import WorkerProcess
 
 import envq
-from envq.client import Client
+from envq.driver.client import Client
 
 
 @pytest.fixture
@@ -35,37 +34,47 @@ def dying() -> Callable[[int], int]:
     return run
 
 
+@pytest.fixture
+def running(worker: Callable[..., WorkerProcess]) -> WorkerProcess:
+    """A worker of the test's own: executors that die too often are replaced ever more slowly."""
+    return worker()
+
+
 def runs_of(client: Client, job: envq.Job[Any]) -> int:
     return int(client.connection.get(f"runs:{job.id}") or 0)
 
 
+@pytest.mark.usefixtures("running")
 def test_a_job_whose_process_dies_every_time_runs_exactly_four_times(
-    driver: Client, dying: Callable[[int], int]
+    client: Client, dying: Callable[[int], int]
 ) -> None:
     queue = envq.Queue()
     poison, behind = queue.enqueue(dying, 99), queue.enqueue(lambda: "fine")
     with pytest.raises(envq.WorkerLost, match="SIGKILL"):
         envq.get(poison, timeout=20)
     assert envq.get(behind, timeout=10) == "fine"
-    assert runs_of(driver, poison) == 4
+    assert runs_of(client, poison) == 4
     assert poison.get_status() == "failed"
     assert poison.id in queue.failed_job_registry.get_job_ids()
 
 
-def test_retries_of_the_user_do_not_multiply_the_deaths(driver: Client, dying: Callable[[int], int]) -> None:
+@pytest.mark.usefixtures("running")
+def test_retries_of_the_user_do_not_multiply_the_deaths(client: Client, dying: Callable[[int], int]) -> None:
     job = envq.task(dying).options(retry=envq.Retry(max=5)).enqueue(99)
     with pytest.raises(envq.WorkerLost):
         envq.get(job, timeout=20)
-    assert runs_of(driver, job) == 4
+    assert runs_of(client, job) == 4
 
 
-def test_a_job_that_survives_the_fourth_time_has_a_result(driver: Client, dying: Callable[[int], int]) -> None:
+@pytest.mark.usefixtures("running")
+def test_a_job_that_survives_the_fourth_time_has_a_result(client: Client, dying: Callable[[int], int]) -> None:
     job = envq.Queue().enqueue(dying, 3)
     assert envq.get(job, timeout=20) == 4
-    assert not driver.connection.hexists(job.key, "envq_crashes"), "the count ends with an execution that ended"
+    assert not client.connection.hexists(job.key, "envq_crashes"), "the count ends with an execution that ended"
 
 
-def test_the_count_begins_again_after_an_execution_that_raised(driver: Client) -> None:
+@pytest.mark.usefixtures("running")
+def test_the_count_begins_again_after_an_execution_that_raised(client: Client) -> None:
     def twice_dying_then_raising() -> int:
         import os
         import signal
@@ -84,8 +93,9 @@ def test_the_count_begins_again_after_an_execution_that_raised(driver: Client) -
     assert envq.get(job, timeout=30) == 7
 
 
+@pytest.mark.usefixtures("running")
 def test_only_the_job_that_ran_is_blamed_and_the_queue_keeps_its_order(
-    driver: Client, dying: Callable[[int], int]
+    client: Client, dying: Callable[[int], int]
 ) -> None:
     def note(number: int) -> None:
         from rq import get_current_job
@@ -98,19 +108,21 @@ def test_only_the_job_that_ran_is_blamed_and_the_queue_keeps_its_order(
     others = [queue.enqueue(note, number) for number in range(5)]
     assert envq.get(poison, timeout=20) == 3
     envq.get(others, timeout=10)
-    assert driver.connection.lrange("order", 0, -1) == [b"0", b"1", b"2", b"3", b"4"]
+    assert client.connection.lrange("order", 0, -1) == [b"0", b"1", b"2", b"3", b"4"]
     for job in others:
-        assert not driver.connection.hexists(job.key, "envq_crashes")
+        assert not client.connection.hexists(job.key, "envq_crashes")
 
 
-def test_a_job_that_must_not_run_twice_fails_at_its_first_death(driver: Client, dying: Callable[[int], int]) -> None:
+@pytest.mark.usefixtures("running")
+def test_a_job_that_must_not_run_twice_fails_at_its_first_death(client: Client, dying: Callable[[int], int]) -> None:
     job = envq.task(dying).options(on_crash="fail").enqueue(99)
     with pytest.raises(envq.WorkerLost):
         envq.get(job, timeout=20)
-    assert runs_of(driver, job) == 1
+    assert runs_of(client, job) == 1
 
 
-def test_a_job_that_must_not_run_twice_is_still_retried_when_it_raised(driver: Client) -> None:
+@pytest.mark.usefixtures("running")
+def test_a_job_that_must_not_run_twice_is_still_retried_when_it_raised(client: Client) -> None:
     def raises_once() -> int:
         from rq import get_current_job
 
@@ -124,15 +136,16 @@ def test_a_job_that_must_not_run_twice_is_still_retried_when_it_raised(driver: C
     assert envq.get(job, timeout=10) == 2
 
 
+@pytest.mark.usefixtures("running")
 def test_a_lost_job_runs_its_failure_callback_and_frees_its_dependents(
-    deployment: Deployment, driver: Client, dying: Callable[[int], int]
+    client: Client, dying: Callable[[int], int]
 ) -> None:
     lost = envq.task(dying).options(on_crash="fail").enqueue(99)
     after = envq.Queue().enqueue(lambda: "after", depends_on=envq.Dependency([lost], allow_failure=True))
     assert envq.get(after, timeout=20) == "after"
 
 
-def test_an_executor_killed_from_outside_costs_seconds(driver: Client, deployment: Deployment) -> None:
+def test_an_executor_killed_from_outside_costs_seconds(running: WorkerProcess, client: Client) -> None:
     def first_hangs() -> int:
         import os
         import threading
@@ -146,19 +159,29 @@ def test_an_executor_killed_from_outside_costs_seconds(driver: Client, deploymen
         return os.getpid()
 
     job = envq.Queue().enqueue(first_hangs)
-    pid = int(eventually(lambda: driver.connection.get(f"pid:{job.id}") or False))
+    pid = int(eventually(lambda: client.connection.get(f"pid:{job.id}") or False))
     os.kill(pid, signal.SIGKILL)
     assert envq.get(job, timeout=5.0) != pid
-    assert deployment.worker.running
+    assert running.running
 
 
-def test_a_crash_leaves_no_trace_in_the_registries(driver: Client, dying: Callable[[int], int]) -> None:
+@pytest.mark.usefixtures("running")
+def test_a_crash_leaves_no_trace_in_the_registries(client: Client, dying: Callable[[int], int]) -> None:
     queue = envq.Queue()
     job = queue.enqueue(dying, 1)
     assert envq.get(job, timeout=20) == 2
     assert queue.started_job_registry.get_job_ids(cleanup=False) == []
-    assert not list(driver.connection.scan_iter("rq:execution*", count=1000))
-    assert not list(driver.connection.scan_iter("envq:default:claims:*", count=1000))
+    assert not list(client.connection.scan_iter("rq:execution*", count=1000))
+    assert not list(client.connection.scan_iter("envq:default:claims:*", count=1000))
+
+
+@pytest.mark.usefixtures("running")
+def test_many_poison_jobs_do_not_starve_the_others(client: Client, dying: Callable[[int], int]) -> None:
+    queue = envq.Queue()
+    poison = [queue.enqueue(dying, 99) for _ in range(3)]
+    behind = queue.enqueue(lambda: "fine")
+    assert envq.get(behind, timeout=30) == "fine"
+    assert [runs_of(client, job) for job in poison] == [4, 4, 4]
 
 
 @pytest.mark.chaos

@@ -11,7 +11,7 @@ from rq.command import send_stop_job_command
 from support.waiting import eventually
 
 import envq
-from envq.client import Client
+from envq.driver.client import Client
 
 WORKER = ("--kill-grace", "1")
 
@@ -146,9 +146,7 @@ def test_a_job_deleted_while_it_runs_ends_the_wait_and_the_worker_goes_on(
     assert not driver.connection.exists(running.key)
 
 
-def test_a_result_that_nobody_wanted_kept_ends_the_wait(
-    driver: Client, gated: Callable[..., envq.Job[Any]]
-) -> None:
+def test_a_result_that_nobody_wanted_kept_ends_the_wait(driver: Client, gated: Callable[..., envq.Job[Any]]) -> None:
     job = gated("gone", result_ttl=0)
     eventually(lambda: job.get_status() == "started")
     threading.Timer(0.3, open_gate, (driver, job)).start()

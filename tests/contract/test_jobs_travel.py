@@ -16,7 +16,7 @@ from support.deployment import Deployment
 from support.workers import WorkerProcess
 
 import envq
-from envq.client import Client
+from envq.driver.client import Client
 
 RunScript = Callable[..., CompletedProcess[str]]
 

@@ -11,11 +11,11 @@ import pytest
 from redis import Redis
 from rq import Queue
 
-from envq import scripts
-from envq.keys import Keys, job
-from envq.scripts import Start
-from envq.workers.claims import Claims
-from envq.workers.fence import ClaimLost, Fence, FencedRedis, JobDeleted
+from envq.store import scripts
+from envq.store.keys import Keys, job
+from envq.store.scripts import Start
+from envq.workers.execution.claims import Claims
+from envq.workers.execution.fence import ClaimLost, Fence, FencedRedis, JobDeleted
 
 EXECUTOR = "host.1.1.abc"
 
@@ -286,9 +286,7 @@ def test_a_ghost_in_a_watching_transaction_writes_nothing(fenced: FencedRedis) -
     assert fenced.get("result") is None
 
 
-def test_the_end_of_a_job_that_was_deleted_is_not_written_but_its_claim_ends(
-    fenced: FencedRedis, keys: Keys
-) -> None:
+def test_the_end_of_a_job_that_was_deleted_is_not_written_but_its_claim_ends(fenced: FencedRedis, keys: Keys) -> None:
     fenced.rpush(keys.claims(EXECUTOR), "j1")
     fenced.delete(job("j1"))
     with fenced.pipeline() as pipeline, pytest.raises(JobDeleted):

@@ -14,9 +14,9 @@ from support.servers import Server
 from support.waiting import eventually
 
 import envq
-from envq import client as client_module
-from envq.client import Client
-from envq.results import WINDOW
+from envq.driver import client as client_module
+from envq.driver.client import Client
+from envq.jobs.results import WINDOW
 
 
 @pytest.fixture

@@ -21,8 +21,8 @@ from rq.exceptions import DuplicateJobError
 from rq.registry import ScheduledJobRegistry
 
 import envq
-from envq import client as client_module
-from envq.client import Client
+from envq.driver import client as client_module
+from envq.driver.client import Client
 
 
 @pytest.fixture

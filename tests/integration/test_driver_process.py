@@ -14,8 +14,8 @@ import redis
 from support.servers import Server
 
 import envq
-from envq import client as client_module
-from envq.client import Client
+from envq.driver import client as client_module
+from envq.driver.client import Client
 
 RunScript = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -12,7 +12,7 @@ from support import supervised
 from support.processes import Process
 from support.waiting import eventually
 
-from envq.keys import Keys, job, worker_commands
+from envq.store.keys import Keys, job, worker_commands
 
 Start = Callable[..., Process]
 

@@ -15,8 +15,8 @@ from support.processes import Process
 from support.servers import Server
 from support.waiting import eventually
 
-from envq.events import replay
-from envq.keys import Keys, job, queue
+from envq.store.keys import Keys, job, queue
+from envq.store.records import Event
 
 Start = Callable[..., Process]
 
@@ -32,7 +32,8 @@ def ids_in(jobs: rq.Queue) -> list[str]:
 
 
 def kinds(client: redis.Redis, namespace: str) -> list[str]:
-    return [event.kind for _, event in replay(client, Keys(namespace))]
+    entries = client.xrange(Keys(namespace).events)
+    return [Event.from_json(fields[b"event"]).kind for _, fields in entries]
 
 
 def test_job_that_kills_its_process_goes_back_three_times_and_then_fails(

@@ -11,7 +11,7 @@ from support import supervised
 from support.processes import Process
 from support.waiting import eventually
 
-from envq.keys import Keys, job
+from envq.store.keys import Keys, job
 
 Start = Callable[..., Process]
 

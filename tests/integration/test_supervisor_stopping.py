@@ -13,7 +13,7 @@ from support.processes import Process
 from support.servers import Server
 from support.waiting import eventually
 
-from envq.keys import job, queue
+from envq.store.keys import job, queue
 
 Start = Callable[..., Process]
 

@@ -91,7 +91,7 @@ def test_wheel_holds_exactly_the_three_packages(wheel: Path) -> None:
 def test_wheel_says_that_it_is_typed_and_brings_its_scripts(wheel: Path) -> None:
     packed = contents(wheel).keys()
     assert {"envq/py.typed", "envq/workers/py.typed", "envq/cli/py.typed"} <= packed
-    assert [name for name in packed if name.startswith("envq/lua/") and name.endswith(".lua")]
+    assert [name for name in packed if name.startswith("envq/store/lua/") and name.endswith(".lua")]
 
 
 def test_sdist_builds_the_same_wheel(wheel: Path, wheel_from_sdist: Path) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import redis
 
-from envq import client as client_module
-from envq.client import Client, connect
+from envq.driver import client as client_module
+from envq.driver.client import Client, connect
 from support.processes import Process
 from support.servers import Server
 from support.workers import WorkerProcess

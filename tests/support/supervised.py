@@ -16,14 +16,14 @@ from typing import Any
 
 import redis
 
-from envq.executor_store import ExecutorStore
-from envq.keys import Keys, execution, executions, job
-from envq.scripts import claim
 from envq.settings import Settings
+from envq.store.executor_store import ExecutorStore
+from envq.store.keys import Keys, execution, executions, job
+from envq.store.scripts import claim
 from envq.workers import logs
 from envq.workers.config import ExecutorConfig, WorkerConfig
 from envq.workers.slot import Phase, Slot
-from envq.workers.supervisor import Supervisor
+from envq.workers.supervision.supervisor import Supervisor
 
 PR_SET_CHILD_SUBREAPER = 36
 TESTS = Path(__file__).parents[1]

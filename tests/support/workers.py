@@ -18,9 +18,7 @@ REGISTERED_WORKERS = "rq:workers"
 class WorkerProcess(Process):
     """One `envq worker` command."""
 
-    def __init__(
-        self, *arguments: str, url: str, directory: Path, env: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, *arguments: str, url: str, directory: Path, env: Mapping[str, str] | None = None) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self._url = url
         super().__init__(

@@ -21,11 +21,11 @@ import cloudpickle
 import pytest
 from support.pythons import find_pythons
 
-import envq.digest
-from envq.digest import code_digest, fingerprint
+import envq.code.digest
+from envq.code.digest import code_digest, fingerprint
+from envq.code.pickling import dump
+from envq.code.shipping import travels_by_value
 from envq.errors import PayloadError
-from envq.pickling import dump
-from envq.shipping import travels_by_value
 
 PROGRAM = textwrap.dedent('''
     import abc, asyncio, collections, dataclasses, enum, functools, json, re, typing
@@ -138,7 +138,7 @@ PRINT_DIGESTS = textwrap.dedent("""
         import numpy
         ARRAY = numpy.arange(6.0).reshape(2, 3)
         SUBJECTS["array"] = lambda: numpy.sum(ARRAY)
-    from envq.digest import code_digest
+    from envq.code.digest import code_digest
     print(json.dumps({name: code_digest(subject) for name, subject in SUBJECTS.items()}))
 """)
 
@@ -178,9 +178,11 @@ def _link_what_digests_need(root: Path) -> None:
     """Only what any interpreter can import: the modules of envq without its package's own imports, and cloudpickle."""
     (root / "cloudpickle").symlink_to(Path(cloudpickle.__file__).parent)
     (root / "envq").mkdir()
-    for module in Path(envq.digest.__file__).parent.glob("*.py"):
+    package = Path(envq.code.digest.__file__).parents[1]
+    for module in package.glob("*.py"):
         if module.name != "__init__.py":
             (root / "envq" / module.name).symlink_to(module)
+    (root / "envq" / "code").symlink_to(package / "code")
 
 
 def subjects(text: str) -> dict[str, Any]:

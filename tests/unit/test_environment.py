@@ -13,13 +13,13 @@ from typing import Any
 import cloudpickle
 import pytest
 
-from envq.declarations import Published
-from envq.driver import DriverScope
+from envq.code.payload import Blob
+from envq.driver.scope import DriverScope
 from envq.environment import Environment, bind, bound, current_scope, env
 from envq.errors import DriverReadRefused, EnvironmentVariableFailed, InvalidDeclaration, NotDeclared, PayloadError
-from envq.payload import Blob
-from envq.records import Declaration
 from envq.settings import Settings
+from envq.store.declarations import Published
+from envq.store.records import Declaration
 from envq.testing import InlineDeclarations
 from envq.variables import EnvironmentVariable
 

@@ -25,9 +25,8 @@ import cloudpickle
 import pytest
 import redis
 
-import envq.payload
-from envq.errors import PayloadError, PayloadTooLarge, PythonVersionMismatch
-from envq.payload import (
+import envq.code.payload
+from envq.code.payload import (
     MINOR,
     Blob,
     Header,
@@ -39,10 +38,11 @@ from envq.payload import (
     ship,
     travels_by_value,
 )
+from envq.errors import PayloadError, PayloadTooLarge, PythonVersionMismatch
 from envq.settings import Limits
 
 LIMITS = Limits()
-ROOT = Path(envq.payload.__file__).parents[1]
+ROOT = Path(envq.code.payload.__file__).parents[2]
 WHAT = "variable cartpole"
 
 
@@ -80,7 +80,7 @@ def python(code: str, *, stdin: bytes = b"", paths: tuple[Path, ...] = ()) -> by
 
 LOAD_AND_CALL = """
     import sys
-    from envq.payload import Blob, load_code
+    from envq.code.payload import Blob, load_code
     code = load_code(Blob.unpack(sys.stdin.buffer.read()))
     print(repr(code()))
 """
@@ -97,7 +97,7 @@ def test_a_closure_runs_in_a_process_that_cannot_import_it() -> None:
 def test_main_code_runs_elsewhere_with_all_that_cloudpickle_alone_would_lose() -> None:
     driver = """
         import functools, sys, typing
-        from envq.payload import pack_code
+        from envq.code.payload import pack_code
         from envq.settings import Limits
         UserId = typing.NewType("UserId", int)
         @functools.lru_cache
@@ -117,7 +117,7 @@ def test_code_of_a_child_that_multiprocessing_spawned_goes_by_value(tmp_path: Pa
     script.write_text(
         textwrap.dedent("""
         import multiprocessing
-        from envq.payload import pack_code
+        from envq.code.payload import pack_code
         from envq.settings import Limits
         import cloudpickle
         def work(): return 7
@@ -316,7 +316,7 @@ def local_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mo
 TRY_TO_LOAD = """
     import sys
     from envq.errors import PayloadError
-    from envq.payload import Blob, load_code
+    from envq.code.payload import Blob, load_code
     try:
         load_code(Blob.unpack(sys.stdin.buffer.read()))
     except PayloadError as error:
@@ -383,7 +383,7 @@ def test_a_name_missing_on_the_worker_is_named(local_module: ModuleType, tmp_pat
     [
         ("json", "Python itself"),
         ("math", "Python itself"),
-        ("envq.payload", "every worker has envq"),
+        ("envq.code.payload", "every worker has envq"),
         ("not_there_at_all", "not importable"),
         (42, "takes a module"),
     ],
@@ -447,7 +447,7 @@ def test_instances_of_shipped_classes_are_packed(local_module: ModuleType) -> No
     assert packed is not None
     code = """
         import sys
-        from envq.payload import load_arguments
+        from envq.code.payload import load_arguments
         print(type(load_arguments(sys.stdin.buffer.read(), what="f")[0][0]).__name__)
     """
     assert python(code, stdin=packed) == b"Model\n"

@@ -36,7 +36,7 @@ def test_every_public_name_can_be_used(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(NAMES - {"testing"}))
 def test_no_module_hides_a_public_name(name: str) -> None:
-    for module in ("envq.task", "envq.environment", "envq.results", "envq.local_workers"):
+    for module in ("envq.jobs.task", "envq.environment", "envq.jobs.results", "envq.local_workers"):
         importlib.import_module(module)
     assert not isinstance(getattr(envq, name), ModuleType)
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-import envq.digest
+import envq.code.digest
+from envq.code.serializer import Serializer
 from envq.errors import PayloadError
-from envq.serializer import Serializer
 
-ROOT = Path(envq.digest.__file__).parents[1]
+ROOT = Path(envq.code.digest.__file__).parents[2]
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_a_prepared_value_is_pickled_once(monkeypatch: pytest.MonkeyPatch) -> No
     serializer, value = Serializer(), [1, 2]
     data = serializer.prepare(value)
     with monkeypatch.context() as patch:
-        patch.setattr("envq.serializer.plain_pickle", pytest.fail)
+        patch.setattr("envq.code.serializer.plain_pickle", pytest.fail)
         assert serializer.dumps(value) is data
 
 
@@ -61,7 +61,7 @@ def test_a_value_that_changes_is_never_stale() -> None:
 
 SCRIPT = textwrap.dedent("""
     import sys
-    from envq.serializer import serializer
+    from envq.code.serializer import serializer
     class Point:
         def __init__(self, x): self.x = x
     sys.stdout.buffer.write(serializer.dumps([Point(3)]))
@@ -69,7 +69,7 @@ SCRIPT = textwrap.dedent("""
 READER = "import pickle, sys; print(pickle.load(sys.stdin.buffer)[0].x)"
 REWRITER = textwrap.dedent("""
     import sys
-    from envq.serializer import serializer
+    from envq.code.serializer import serializer
     sys.stdout.buffer.write(serializer.dumps(serializer.loads(sys.stdin.buffer.read())))
 """)
 

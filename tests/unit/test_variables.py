@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from envq.code.path_reference import PathReference
 from envq.errors import EnvqError, InvalidDeclaration
-from envq.path_reference import PathReference
 from envq.variables import REBUILD, EnvironmentVariable
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from envq.errors import ConfigurationError
-from envq.workers.context import CallNext, Middleware
+from envq.workers.execution.context import CallNext, Middleware
 from envq.workers.middleware.environment_reset import environment_reset
 from envq.workers.middleware.job_log import job_log
 from envq.workers.middleware.leftovers import leftovers

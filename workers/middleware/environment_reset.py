@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from envq.workers.context import CallNext, JobContext
+from envq.workers.execution.context import CallNext, JobContext
 
 
 def environment_reset(context: JobContext, call_next: CallNext) -> Any:

@@ -6,7 +6,7 @@ import logging
 import time
 from typing import Any
 
-from envq.workers.context import CallNext, JobContext
+from envq.workers.execution.context import CallNext, JobContext
 
 log = logging.getLogger("envq.job")
 

@@ -6,8 +6,8 @@ import logging
 import threading
 from typing import Any
 
-from envq.workers.context import CallNext, JobContext
-from envq.workers.event_loop import THREAD_PREFIX
+from envq.workers.execution.context import CallNext, JobContext
+from envq.workers.execution.event_loop import THREAD_PREFIX
 
 log = logging.getLogger("envq.job")
 

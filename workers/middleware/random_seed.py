@@ -6,7 +6,7 @@ import random
 import sys
 from typing import Any
 
-from envq.workers.context import CallNext, JobContext
+from envq.workers.execution.context import CallNext, JobContext
 
 
 def random_seed(context: JobContext, call_next: CallNext) -> Any:

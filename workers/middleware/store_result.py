@@ -6,10 +6,10 @@ from types import TracebackType
 from typing import Any, Final
 
 from envq.clock import utc_now
+from envq.code.serializer import serializer
 from envq.errors import JobStopRequested
-from envq.serializer import serializer
-from envq.workers.context import CallNext, JobContext
-from envq.workers.rq_path import ExcInfo
+from envq.workers.execution.context import CallNext, JobContext
+from envq.workers.execution.rq_path import ExcInfo
 from envq.workers.slot import Phase
 
 _OURS: Final = ("envq.", "rq.")

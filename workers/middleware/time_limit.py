@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from envq.errors import JobTimedOut
-from envq.workers.context import CallNext, JobContext
-from envq.workers.deadline import Work
+from envq.workers.execution.context import CallNext, JobContext
+from envq.workers.execution.deadline import Work
 from envq.workers.slot import Phase
 
 

@@ -10,9 +10,9 @@ from support.diary import Diary
 from support.gate import Gate
 
 import envq
-from envq.client import Client, driver_scope, swap_default
+from envq.driver.client import Client, driver_scope, swap_default
 from envq.environment import env
-from envq.records import VariableState
+from envq.store.records import VariableState
 from envq.variables import EnvironmentVariable
 
 

@@ -14,9 +14,9 @@ from support.waiting import eventually
 from support.workers import WorkerProcess
 
 import envq
-from envq.client import Client
+from envq.driver.client import Client
 from envq.environment import env
-from envq.records import VariableState
+from envq.store.records import VariableState
 
 StartWorker = Callable[..., WorkerProcess]
 

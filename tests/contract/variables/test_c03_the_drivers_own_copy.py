@@ -10,7 +10,7 @@ from support.deployment import Deployment
 from support.jobs import run
 
 import envq
-from envq.client import Client
+from envq.driver.client import Client
 from envq.environment import env
 
 RunScript = Callable[..., subprocess.CompletedProcess[str]]

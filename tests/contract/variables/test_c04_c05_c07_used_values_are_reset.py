@@ -10,9 +10,9 @@ from support.jobs import run, run_all
 from support.waiting import eventually
 
 import envq
-from envq.client import Client
+from envq.driver.client import Client
 from envq.environment import env
-from envq.records import VariableState
+from envq.store.records import VariableState
 
 pytestmark = pytest.mark.usefixtures("deployment")
 Declare = Callable[..., None]

@@ -12,7 +12,7 @@ from support.gate import Gate
 from support.jobs import enqueue, run, run_all
 
 import envq
-from envq.client import Client
+from envq.driver.client import Client
 from envq.environment import env
 
 pytestmark = pytest.mark.usefixtures("deployment")

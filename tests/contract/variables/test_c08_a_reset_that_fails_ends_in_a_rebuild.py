@@ -12,7 +12,7 @@ from support.jobs import run
 from support.waiting import eventually
 
 import envq
-from envq.client import Client
+from envq.driver.client import Client
 from envq.environment import env
 
 pytestmark = pytest.mark.usefixtures("deployment")

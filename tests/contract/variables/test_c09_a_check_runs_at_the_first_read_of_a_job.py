@@ -10,7 +10,7 @@ import pytest
 from support.diary import Diary
 from support.jobs import run
 
-from envq.client import Client
+from envq.driver.client import Client
 from envq.environment import env
 
 pytestmark = pytest.mark.usefixtures("deployment")

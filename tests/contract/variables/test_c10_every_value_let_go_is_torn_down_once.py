@@ -14,7 +14,7 @@ from support.waiting import eventually
 from support.workers import WorkerProcess
 
 import envq
-from envq.client import Client
+from envq.driver.client import Client
 from envq.environment import env
 
 Declare = Callable[..., None]

@@ -18,9 +18,9 @@ from support.waiting import eventually
 from support.workers import WorkerProcess
 
 import envq
-from envq.client import Client
+from envq.driver.client import Client
 from envq.environment import env
-from envq.records import VariableState
+from envq.store.records import VariableState
 
 Declare = Callable[..., None]
 States = Callable[[str], list[VariableState]]

@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator
 import pytest
 from support.deployment import Deployment
 from support.jobs import enqueue, run
+from support.workers import WorkerProcess
 
 import envq
-from envq.client import Client, connect
+from envq.driver.client import Client, connect
 from envq.environment import env
 
 WORKER = ("-w", "2")
@@ -76,12 +77,11 @@ def test_a_generation_that_a_failover_turned_back(deployment: Deployment, client
     assert run(lambda: env.after) == 2
 
 
-def test_a_worker_that_starts_in_the_middle_of_it(deployment: Deployment, client: Client) -> None:
+def test_a_worker_that_starts_in_the_middle_of_it(client: Client, worker: Callable[..., WorkerProcess]) -> None:
     declare("early", 1)
-    first = deployment.start_worker("late", wait=False)
+    worker("late", wait=False)
     jobs = []
     for number in range(50):
         declare(f"meanwhile{number}", number)
         jobs.append(enqueue(lambda number=number: getattr(env, f"meanwhile{number}"), queue="late"))
     assert envq.get(jobs, timeout=50) == list(range(50))
-    assert first.stop() == 0

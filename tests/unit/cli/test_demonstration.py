@@ -218,7 +218,7 @@ def test_each_promise_about_the_processes_can_be_broken(promise: str, backstage:
 def test_missing_extras_are_one_line_that_says_how_to_get_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "find_spec", lambda module: None)
     with pytest.raises(ConfigurationError, match=r'needs gymnasium, ale-py, scikit-learn: pip install "envq\[demo\]"$'):
-        demo.run(DemoOptions(2, None, None, ()))
+        demo.run(DemoOptions(2, json=False, fast=False, without_reset=False))
 
 
 def test_an_entry_is_read_as_the_drivers_write_it() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from envq.workers.output import LONGEST_PARTIAL, JobLabel, LabelledStream, label_output
+from envq.workers.execution.output import LONGEST_PARTIAL, JobLabel, LabelledStream, label_output
 
 
 class Pipe:
@@ -114,7 +114,7 @@ def test_a_reader_that_is_gone_does_not_fail_the_job() -> None:
 
 def test_both_streams_of_the_process_are_labelled_until_restored() -> None:
     program = """
-from envq.workers.output import label_output
+from envq.workers.execution.output import label_output
 import sys
 output = label_output(lambda: "1 step")
 print("out"); print("err", file=sys.stderr); print("rest", end="")

@@ -14,9 +14,9 @@ from envq.cli.render import (
     plain_table,
     size,
 )
-from envq.declarations import Snapshot
-from envq.executor_store import ExecutorView
-from envq.records import Declaration, ExecutorInfo, VariableState
+from envq.store.declarations import Snapshot
+from envq.store.executor_store import ExecutorView
+from envq.store.records import Declaration, ExecutorInfo, VariableState
 
 MODEL = Declaration(
     "model", 2, "d" * 64, size=2048, queues=["gpu"], declared_by="web-1 pid 7", declared_at="2026-11-30"

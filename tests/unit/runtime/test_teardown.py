@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from envq.path_reference import PathReference
+from envq.code.path_reference import PathReference
 from envq.runtime import State
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envq.workers.commands import Command, NotACommand, parse
+from envq.workers.supervision.commands import Command, NotACommand, parse
 
 
 @pytest.mark.parametrize(

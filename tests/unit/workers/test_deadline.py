@@ -12,7 +12,7 @@ import pytest
 
 from envq.errors import JobStopRequested, JobTimedOut
 from envq.runtime import TimeLimit
-from envq.workers.deadline import Deadlines, Work
+from envq.workers.execution.deadline import Deadlines, Work
 from envq.workers.slot import Interrupt, Phase, Slot
 
 JOB = Work(Phase.RUNNING, "job-1", "execution-1")
@@ -69,7 +69,7 @@ def test_except_exception_does_not_swallow_it(deadlines: Deadlines) -> None:
     def careless() -> None:
         try:
             spin(10)
-        except Exception:
+        except Exception:  # noqa: BLE001 - what careless code does
             pytest.fail("swallowed")
 
     with pytest.raises(JobTimedOut), deadlines.limit(0.05, JOB, JobTimedOut("late")):
@@ -91,9 +91,9 @@ def test_the_outer_limit_goes_on_after_the_inner_one(deadlines: Deadlines) -> No
 
 
 def test_an_inner_limit_raises_its_own_error(deadlines: Deadlines) -> None:
-    with deadlines.limit(5, JOB, JobTimedOut("late")):
-        with pytest.raises(TimeLimit), deadlines.limit(0.05, BUILD, TimeLimit("slow")):
-            spin(10)
+    outer, inner = deadlines.limit(5, JOB, JobTimedOut("late")), deadlines.limit(0.05, BUILD, TimeLimit("slow"))
+    with outer, pytest.raises(TimeLimit), inner:
+        spin(10)
 
 
 def test_the_slot_shows_the_innermost_limit(deadlines: Deadlines, slot: Slot) -> None:

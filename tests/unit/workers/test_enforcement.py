@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from envq.workers.enforcement import Order, overdue
 from envq.workers.slot import Interrupt, Phase, SlotView
+from envq.workers.supervision.enforcement import Order, overdue
 
 
 def view(phase: Phase, subject: str = "j1", deadline: float = 0.0) -> SlotView:

@@ -8,9 +8,9 @@ import pytest
 
 from envq.settings import Settings
 from envq.workers.config import EXIT_RECYCLE, WorkerConfig
-from envq.workers.places import HEALTHY_AFTER_S, JobBudget, Place, jobs_used
 from envq.workers.slot import Phase, SlotView
-from envq.workers.verdict import Death
+from envq.workers.supervision.places import HEALTHY_AFTER_S, JobBudget, Place, jobs_used
+from envq.workers.supervision.verdict import Death
 
 CONFIG = WorkerConfig(Settings())
 

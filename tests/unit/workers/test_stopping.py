@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from envq.workers.stopping import EXIT_COLD, SAME_REQUEST_S, Stopping
+from envq.workers.supervision.stopping import EXIT_COLD, SAME_REQUEST_S, Stopping
 
 
 class Clock:

@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from envq.workers.slot import Phase, SlotView
-from envq.workers.verdict import Death, Intent, Verdict, judge
+from envq.workers.supervision.verdict import Death, Intent, Verdict, judge
 
 
 def view(phase: Phase, subject: str = "", detail: str = "") -> SlotView:

@@ -1,0 +1,1 @@
+"""How code, arguments and results travel: digests, pickles, headers, refusals."""

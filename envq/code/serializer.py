@@ -1,0 +1,46 @@
+"""The serializer that envq gives to RQ: plain pickle for plain values, by value where a name would not do."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+from envq.code.pickling import plain_pickle
+from envq.code.preflight import checked_dump
+
+
+class Serializer:
+    """
+    Writes what any RQ tool can read wherever that is possible.
+
+    Instances of classes that live in ``__main__``, in a shipped module, or that a worker rebuilt
+    from code sent by value, go by value with their class. Reading needs nothing but pickle.
+    """
+
+    loads = staticmethod(pickle.loads)
+
+    def __init__(self) -> None:
+        self._prepared: tuple[object, bytes] | None = None
+
+    def dumps(self, obj: Any) -> bytes:
+        """Pickled bytes; raises PayloadError naming the part that cannot be pickled."""
+        prepared, self._prepared = self._prepared, None
+        if prepared is not None and prepared[0] is obj:
+            return prepared[1]
+        plain = plain_pickle(obj)
+        return checked_dump(obj, "a result or argument").body if plain is None else plain
+
+    def prepare(self, obj: Any) -> bytes:
+        """
+        Like dumps, and the next dumps costs nothing if it is for this very object.
+
+        For a caller that must know whether a result can be pickled before RQ's own code pickles it.
+        Only that one call is spared: kept any longer, the bytes of a value that changes would be
+        stale.
+        """
+        data = self.dumps(obj)
+        self._prepared = (obj, data)
+        return data
+
+
+serializer = Serializer()

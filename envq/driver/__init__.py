@@ -1,0 +1,1 @@
+"""The driver: its connection, its declarations, its own copies."""

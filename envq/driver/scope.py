@@ -1,0 +1,202 @@
+"""What ``envq.env`` means on a driver: declarations are published, reads give the driver's own copies."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Literal, Protocol
+
+from redis import RedisError
+
+from envq.code.payload import Blob, load_code
+from envq.driver.copies import DriverCopies
+from envq.driver.publishing import declaration_of, lives_in_main, not_a_variable, pack, recipe, report
+from envq.environment import is_bound
+from envq.errors import DriverReadRefused
+from envq.runtime import Callables, Recipe
+from envq.settings import Settings
+from envq.store.declarations import Published, Snapshot
+from envq.store.records import Declaration
+from envq.variables import EnvironmentVariable
+
+log = logging.getLogger("envq.env")
+
+DriverMode = Literal["auto", "eager", "lazy", "never"]
+
+
+class Declarations(Protocol):
+    """The store as a driver uses it."""
+
+    def snapshot(self) -> Snapshot: ...
+    def get(self, name: str) -> Declaration: ...
+    def code(self, declaration: Declaration) -> Blob: ...
+    def publish(self, wanted: Declaration, blob: Blob) -> Published: ...
+    def remove(self, name: str) -> Declaration: ...
+
+
+class Deployment(Protocol):
+    """Where declarations go."""
+
+    @property
+    def settings(self) -> Settings: ...
+    @property
+    def declarations(self) -> Declarations: ...
+
+
+class DriverScope:
+    """
+    Declarations wait here until there is a deployment, then they are published in order.
+
+    One lock guards all of it, also while an initializer runs: a copy is built once, however many threads
+    ask for it.
+
+    Attributes:
+        mode: what driver="auto" means in this process; "auto" itself: by where the code lives
+    """
+
+    def __init__(self, connect: Callable[[], Deployment]) -> None:
+        self.mode: DriverMode = "auto"
+        self._connect = connect
+        self._lock = threading.RLock()
+        self._publishing = False
+        self._deployment: Deployment | None = None
+        self._pending: dict[str, EnvironmentVariable] = {}
+        self._declared: dict[str, EnvironmentVariable] = {}  # here, not by others
+        self._options: dict[str, str] = {}  # the option ``driver`` of every copy
+        self._copies = DriverCopies()
+
+    def declare(self, name: str, variable: object) -> None:
+        """Publish, or keep until connected; raises InvalidDeclaration, PayloadError, what an eager build raises."""
+        if not isinstance(variable, EnvironmentVariable):
+            raise not_a_variable(name, variable)
+        limits = (self._deployment.settings if self._deployment else Settings.load()).limits
+        blob = pack(name, variable, limits)  # also while nothing is connected: a mistake is refused where it is made
+        with self._lock:
+            if self._deployment is not None:
+                self._publish_or_forget(name, variable, blob, self._deployment)
+                return
+            self._take(name, variable, blob)
+            self._pending.pop(name, None)
+            self._pending[name] = variable
+
+    def connected(self, deployment: Deployment) -> None:
+        """
+        Publish what is pending, in order, before anything else happens on this deployment.
+
+        A declaration that raises stays pending with those behind it, so that each use raises again.
+        """
+        if self._deployment is deployment and not self._pending:
+            return
+        if not is_bound(self):
+            return  # an executor never publishes
+        with self._lock:
+            self._deployment = deployment
+            if self._publishing:
+                return  # an initializer that runs right now reads something that is not known here
+            self._publishing = True
+            try:
+                while self._pending:
+                    name, variable = next(iter(self._pending.items()))
+                    self._publish(name, variable, pack(name, variable, deployment.settings.limits), deployment)
+                    del self._pending[name]
+            finally:
+                self._publishing = False
+
+    def read(self, name: str) -> object:
+        """The driver's own copy, built now if it is not there."""
+        with self._lock:
+            if name not in self._copies:
+                self._take_foreign(name)
+            if self._mode(self._options[name]) == "never":
+                raise DriverReadRefused(
+                    f'environment variable {name!r} exists on workers only: driver="never" was asked for', name
+                )
+            return self._copies.read(name)
+
+    def remove(self, name: str) -> None:
+        """Everywhere, with teardown; what is only pending is simply dropped."""
+        with self._lock:
+            if self._pending.pop(name, None) is None:
+                self._connect().declarations.remove(name)
+            self._forget(name)
+
+    def names(self) -> list[str]:
+        """What is declared anywhere; without a server only what is known here."""
+        known = set(self._options)
+        if self._deployment is not None:
+            try:
+                known.update(self._deployment.declarations.snapshot().declarations)
+            except RedisError:
+                log.debug("names of variables cannot be read", exc_info=True)
+        return sorted(known)
+
+    def recipes(self, deployment: Deployment) -> dict[str, Recipe]:
+        """Everything declared, for jobs that run in this process; what was declared here is its original code."""
+        with self._lock:
+            declarations = deployment.declarations.snapshot().declarations
+            return {name: self._recipe_of(declaration, deployment) for name, declaration in declarations.items()}
+
+    def close(self) -> None:
+        """Tear the copies down and forget everything."""
+        with self._lock:
+            self._copies.close()
+            self._declared.clear()
+            self._options.clear()
+            self._pending.clear()
+            self._deployment = None
+
+    def after_fork(self) -> None:
+        """In a child: another thread of the parent may have held the lock."""
+        self._lock = threading.RLock()
+        self._publishing = False
+
+    def _publish(self, name: str, variable: EnvironmentVariable, blob: Blob, deployment: Deployment) -> None:
+        self._take(name, variable, blob)
+        if self._mode(variable.driver, variable) == "eager":
+            self._copies.build(name)
+        published = deployment.declarations.publish(declaration_of(name, variable, blob), blob)
+        report(published)
+        if published.change == "older":
+            self._forget(name)
+
+    def _publish_or_forget(self, name: str, variable: EnvironmentVariable, blob: Blob, deployment: Deployment) -> None:
+        before = self._declared.get(name)
+        try:
+            self._publish(name, variable, blob, deployment)
+        except BaseException:
+            self._forget(name)  # the next read takes what is published
+            if before is not None:
+                self._declared[name] = before
+            raise
+
+    def _forget(self, name: str) -> None:
+        self._declared.pop(name, None)
+        self._options.pop(name, None)
+        self._copies.drop(name)
+
+    def _take(self, name: str, variable: EnvironmentVariable, blob: Blob) -> None:
+        if self._declared.get(name) is variable:
+            return  # kept when it was declared; what its code captured may have changed since, the copy stays
+        self._copies.put(recipe(declaration_of(name, variable, blob), lambda: Callables(*variable.callables)))
+        self._declared[name] = variable
+        self._options[name] = variable.driver
+
+    def _take_foreign(self, name: str) -> None:
+        deployment = self._deployment or self._connect()
+        declaration = deployment.declarations.get(name)
+        self._copies.put(self._recipe_of(declaration, deployment))
+        self._options[name] = declaration.driver
+
+    def _recipe_of(self, declaration: Declaration, deployment: Deployment) -> Recipe:
+        own = self._declared.get(declaration.name)
+        if own is not None:
+            return recipe(declaration, lambda: Callables(*own.callables))
+        code = deployment.declarations.code
+        return recipe(declaration, lambda: Callables(*load_code(code(declaration))))
+
+    def _mode(self, option: str, variable: EnvironmentVariable | None = None) -> str:
+        mode = self.mode if option == "auto" else option
+        if mode == "auto" and variable is not None:
+            return "eager" if lives_in_main(variable.initializer) else "lazy"
+        return mode

@@ -1,0 +1,1 @@
+"""Jobs: how they are written, enqueued, and waited for."""

@@ -1,0 +1,54 @@
+"""Options in the form in which RQ's enqueue takes and stores them."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from rq.job import Retry
+from rq.utils import parse_timeout
+
+from envq.store.code_store import CODE_TTL_S, DAY_S
+
+_YEAR_S: Final = 365 * DAY_S
+# RQ's names for what is not an argument of the function.
+_CALL_OPTIONS: Final = (
+    "description", "result_ttl", "ttl", "failure_ttl", "depends_on", "job_id", "at_front", "meta", "retry", "repeat",
+    "on_success", "on_failure", "on_stopped", "rate_limit", "webhooks", "pipeline", "unique",
+)  # fmt: skip
+
+
+def split_call(
+    args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any], Any, dict[str, Any]]:
+    """Arguments of the function, timeout, options: the way RQ tells them apart."""
+    kwargs = dict(kwargs)
+    options = {name: kwargs.pop(name) for name in _CALL_OPTIONS if name in kwargs}
+    timeout = kwargs.pop("job_timeout", None)
+    if "args" in kwargs or "kwargs" in kwargs:
+        if args:
+            raise TypeError("extra positional arguments cannot be used along with args= and kwargs=")
+        return tuple(kwargs.pop("args", None) or ()), kwargs.pop("kwargs", None) or {}, timeout, options
+    return args, kwargs, timeout, options
+
+
+def expanded(retry: Retry | None) -> Retry | None:
+    """One interval a retry: RQ would repeat the first of a shorter list, and only on an exception (S20)."""
+    if retry is None or len(retry.intervals) == 1:
+        return retry
+    intervals = retry.intervals[: retry.max] or [0]
+    intervals += [intervals[-1]] * (retry.max - len(intervals))
+    return Retry(retry.max, intervals, retry.enqueue_at_front)
+
+
+def extra_life_s(failure_ttl: Any) -> int:
+    """How much longer than usual a failed job may ask for its code; -1: for ever."""
+    kept = parse_timeout(failure_ttl)
+    if kept is None:
+        return 0
+    return -1 if kept < 0 else max(0, kept - _YEAR_S)
+
+
+def code_life_s(failure_ttl: Any) -> int:
+    """How long the code of a job enqueued now must live on; -1: for ever."""
+    extra_s = extra_life_s(failure_ttl)
+    return -1 if extra_s < 0 else CODE_TTL_S + extra_s

@@ -1,0 +1,156 @@
+"""A job as envq writes and reads it: RQ's record with a few fields beside it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, Generic, Literal, Self, TypeVar, cast
+
+import rq.job
+from redis import Redis
+from rq.exceptions import NoSuchJobError
+from rq.job import JobStatus, parse_job_id
+
+from envq.code.serializer import serializer as envq_serializer
+from envq.driver.client import default_client
+from envq.driver.coroutines import runner
+from envq.jobs.calls import Call, arguments_of
+from envq.jobs.outcome import Outcome, before, newest
+from envq.jobs.time_limit import stored_limit, whole_seconds
+from envq.store.keys import results as results_key
+
+R = TypeVar("R")
+OnCrash = Literal["requeue", "fail"]
+
+FROM_START = "0-0"
+_ENDED = frozenset({JobStatus.FINISHED, JobStatus.FAILED, JobStatus.STOPPED, JobStatus.CANCELED})
+
+
+class Job(rq.job.Job, Generic[R]):
+    """
+    RQ's job, for a function that returns ``R``.
+
+    The connection defaults to that of the process's client.
+
+    Attributes:
+        time_limit: seconds, None for no limit; ``timeout`` is RQ's, whole seconds rounded up, -1 for none
+        on_crash: "fail" if it must never run twice
+        seed: of ``random``, and numpy's where it is loaded; None for a fresh one
+        code_digest: of the function's code where that travels by value, else ""
+        result_after: position in the stream of results that ``envq.get`` waits behind
+        function_here: the function itself, for a job that runs in this process
+        outcome_here: how it ended where it ran in this process, else None
+    """
+
+    def __init__(self, id: str | None = None, connection: Redis | None = None, serializer: Any = None) -> None:
+        super().__init__(
+            id,
+            default_client().connection if connection is None else connection,
+            envq_serializer if serializer is None else serializer,
+        )
+        self.on_crash: OnCrash = "requeue"
+        self.seed: int | None = None
+        self.code_digest = ""
+        self.result_after = FROM_START
+        self.outcome_here: Outcome | None = None
+        self.function_here: Callable[..., Any] | None = None
+        self._exact_limit: float | None = None
+        self._stored_data: object = None
+
+    @property
+    def time_limit(self) -> float | None:
+        """Seconds the function may take; None: no limit."""
+        return stored_limit(self.timeout, self._exact_limit)
+
+    @time_limit.setter
+    def time_limit(self, limit: float | None) -> None:
+        self.timeout = whole_seconds(limit)
+        self._exact_limit = limit if limit != self.timeout else None
+
+    @classmethod
+    def fetch(cls, id: str, connection: Redis | None = None, serializer: Any = None) -> Self:
+        """
+        The stored job; rq.exceptions.NoSuchJobError where there is none.
+
+        ``envq.get`` then gives the latest result of a job that has ended, and waits for the next one of a
+        job that has not.
+        """
+        if connection is None and (jobs := default_client().jobs_here) is not None:
+            if id not in jobs:
+                raise NoSuchJobError(f"No such job: {id}")
+            return jobs[id]
+        job = cls(parse_job_id(id), connection=connection, serializer=serializer)
+        job.refresh()
+        return job
+
+    def refresh(self) -> None:
+        """Read the record again, and note where its results end."""
+        with self.connection.pipeline(transaction=True) as pipeline:
+            pipeline.hgetall(self.key)
+            cast(Any, pipeline).xrevrange(results_key(self.id), count=1)
+            fields, entries = pipeline.execute()
+        if not fields:
+            raise NoSuchJobError(f"No such job: {self.key}")
+        self.restore(fields)
+        self._note_position(newest(entries))
+
+    def restore(self, raw_data: dict[bytes, bytes]) -> None:
+        """Take over the fields of a stored hash."""
+        super().restore(raw_data)
+        limit = raw_data.get(b"envq_timeout")
+        seed = raw_data.get(b"envq_seed")
+        self._exact_limit = float(limit) if limit else None
+        self.on_crash = "fail" if raw_data.get(b"envq_on_crash") == b"fail" else "requeue"
+        self.seed = int(seed) if seed else None
+        self.code_digest = raw_data.get(b"envq_code", b"").decode()
+        self._stored_data = self._data
+
+    def to_dict(self, include_meta: bool = True, include_result: bool = True) -> dict[str, Any]:
+        """RQ's fields and envq's own; without the call itself where it is stored already (S22)."""
+        fields = cast("dict[str, Any]", super().to_dict(include_meta=include_meta, include_result=include_result))
+        if not include_result and self._data is self._stored_data:
+            del fields["data"]  # the end of an execution would write the whole payload a second time
+        return fields | self.own_fields()
+
+    def own_fields(self) -> dict[str, str | float | int]:
+        """What envq adds to RQ's hash; nothing for a job with RQ's own options."""
+        fields: dict[str, str | float | int | None] = {
+            "envq_timeout": self._exact_limit,
+            "envq_on_crash": "fail" if self.on_crash == "fail" else None,
+            "envq_seed": self.seed,
+            "envq_code": self.code_digest or None,
+        }
+        return {name: value for name, value in fields.items() if value is not None}
+
+    def requeue(self, at_front: bool = False) -> Self:
+        """Run a failed job again; ``envq.get`` then waits for the new result."""
+        with self.connection.pipeline(transaction=False) as pipeline:
+            cast(Any, pipeline).xrevrange(results_key(self.id), count=1)
+            (entries,) = pipeline.execute()
+        self.result_after = newest(entries) or FROM_START
+        self.outcome_here = None
+        super().requeue(at_front=at_front)
+        return self
+
+    def _execute(self) -> Any:
+        function, args, kwargs = self.function_here, tuple(cast("tuple[Any, ...]", self.args)), self.kwargs
+        if function is None:
+            function = cast("Callable[..., Any]", self.func)
+        else:
+            args, kwargs = arguments_of(Call(cast(str, self.func_name), None, args, kwargs))
+        result = function(*args, **kwargs)
+        if inspect.iscoroutine(result):
+            result = runner.run(result)
+        if self.function_here is not None:
+            envq_serializer.prepare(result)  # RQ stores a text in place of a result that cannot be pickled (S10)
+        return result
+
+    def __repr__(self) -> str:
+        # Not func_name: showing a job must not unpickle it.
+        return f"Job({self.id!r}, {self.description or 'unknown'}, {self._status.value})"
+
+    def _note_position(self, last: str | None) -> None:
+        if last is None:
+            self.result_after = FROM_START
+        else:
+            self.result_after = before(last) if self._status in _ENDED else last

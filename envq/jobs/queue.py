@@ -1,0 +1,237 @@
+"""RQ's queue, taking any callable: what a worker cannot import travels once, as code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime
+from itertools import islice
+from typing import Any, Final, cast
+
+from redis.client import Pipeline
+from rq.job import JobStatus, Retry
+from rq.queue import EnqueueData
+
+from envq.clock import utc_now
+from envq.code.payload import Blob
+from envq.driver.client import Client
+from envq.jobs.callbacks import checked_callback
+from envq.jobs.calls import Call, Function, call_of, function_of, sharing_functions
+from envq.jobs.enqueue_options import code_life_s, expanded, extra_life_s, split_call
+from envq.jobs.fast_enqueue import Pattern, Place
+from envq.jobs.inline_job import keep_scheduled, run_inline
+from envq.jobs.job import Job
+from envq.jobs.late_queue import LateQueue
+from envq.jobs.time_limit import limit_seconds, whole_seconds
+
+BULK: Final = 500  # jobs a round trip
+PATTERNS_KEPT: Final = 128
+_NEEDS_RQ: Final = ("depends_on", "rate_limit", "job_id", "group_id")
+_CONSTANTS: Final = (int, float, str, Retry, type(None))
+
+
+class Queue(LateQueue):
+    """
+    A queue of the client's namespace. Making one does no I/O.
+
+    Args:
+        name: without the namespace, which is added in what RQ sees
+        connection: None for the default client's, whichever that is when the queue is used
+        default_timeout: seconds for jobs that name none, also as RQ writes it ("2m"); -1 for no limit
+        is_async: False runs jobs at once in this process, on variables apart from the driver's
+        client: in place of a connection
+    """
+
+    def create_job(  # pyright: ignore[reportIncompatibleMethodOverride] - RQ's options by keyword only
+        self,
+        func: Callable[..., Any] | str,
+        args: Sequence[Any] | None = None,
+        kwargs: dict[str, Any] | None = None,
+        timeout: float | str | None = None,
+        **options: Any,
+    ) -> Job[Any]:
+        """
+        A job that is not enqueued yet; code that has to travel is in Redis when this returns.
+
+        Raises PayloadError for what cannot travel, ConfigurationError for a callback no worker can import.
+        """
+        client = self.client
+        function = function_of(func, client.settings.limits)
+        if function.blob is not None and client.jobs_here is None:
+            client.code.ensure(function.blob, for_s=extra_life_s(options.get("failure_ttl")))
+        call = call_of(function, tuple(args or ()), dict(kwargs or {}), client.settings.limits)
+        limit = self._default_limit if timeout is None else limit_seconds(timeout)
+        job = self._record(function, call, limit, options)
+        if client.jobs_here is not None or not self.is_async:
+            job.data = job.data  # a job that runs here gets copies of its arguments, as it would on a worker
+            job.function_here = None if function.is_object or isinstance(func, str) else func
+        return job
+
+    def enqueue_call(  # noqa: PLR0913  # pyright: ignore[reportIncompatibleMethodOverride]
+        self,
+        func: Callable[..., Any] | str,
+        args: Sequence[Any] | None = None,
+        kwargs: dict[str, Any] | None = None,
+        timeout: float | str | None = None,
+        *,
+        at_front: bool = False,
+        pipeline: Pipeline | None = None,
+        unique: bool = False,
+        **options: Any,
+    ) -> Job[Any]:
+        """Enqueue a call of ``func``; ``options`` are RQ's, and envq's ``on_crash`` and ``seed``."""
+        if unique and not options.get("job_id"):
+            raise ValueError("unique=True requires an explicit job_id")
+        if pipeline is None and self._is_simple(options):
+            return self._enqueue(func, [(tuple(args or ()), kwargs or {})], timeout, options, at_front=at_front)[0]
+        job = self.create_job(func, args, kwargs, timeout, **options)
+        return self.enqueue_job(job, pipeline=pipeline, at_front=at_front, unique=unique)
+
+    def enqueue(self, f: Callable[..., Any] | str, *args: Any, **kwargs: Any) -> Job[Any]:
+        """Enqueue ``f(*args, **kwargs)``; RQ's options stand among the keywords, ``job_timeout`` for the limit."""
+        args, kwargs, timeout, options = split_call(args, kwargs)
+        return self.enqueue_call(f, args, kwargs, timeout, **options)
+
+    def enqueue_at(self, datetime: datetime, f: Callable[..., Any] | str, *args: Any, **kwargs: Any) -> Job[Any]:
+        """Enqueue at that time, to the second; a time without a zone is local. Needs a scheduler to run."""
+        args, kwargs, timeout, options = split_call(args, kwargs)
+        return self.schedule_call(datetime, f, args, kwargs, timeout, **options)
+
+    def schedule_call(  # noqa: PLR0913 - enqueue_call and a time
+        self,
+        when: datetime,
+        func: Callable[..., Any] | str,
+        args: Sequence[Any] | None = None,
+        kwargs: dict[str, Any] | None = None,
+        timeout: float | str | None = None,
+        *,
+        at_front: bool = False,
+        pipeline: Pipeline | None = None,
+        unique: bool = False,
+        **options: Any,
+    ) -> Job[Any]:
+        """Like enqueue_call, at a time."""
+        job = self.create_job(func, args, kwargs, timeout, status=JobStatus.SCHEDULED, **options)
+        if at_front:
+            job.enqueue_at_front = True
+        return self.schedule_job(job, when, pipeline=pipeline, unique=unique)
+
+    def schedule_job(
+        self, job: Any, datetime: datetime, pipeline: Pipeline | None = None, unique: bool = False
+    ) -> Job[Any]:
+        """Put a job on the schedule; its code is kept until then."""
+        client = self.client
+        if client.jobs_here is not None:
+            return keep_scheduled(job, client.jobs_here)
+        if getattr(job, "code_digest", ""):
+            client.code.renew(job.code_digest, for_s=max(0, round(datetime.timestamp() - utc_now().timestamp())))
+        return cast(Job[Any], super().schedule_job(job, datetime, pipeline=pipeline, unique=unique))
+
+    def enqueue_job(
+        self, job: Any, pipeline: Pipeline | None = None, at_front: bool = False, unique: bool = False
+    ) -> Job[Any]:
+        """Enqueue a job that was created before."""
+        client = self.client
+        if client.jobs_here is not None:
+            return run_inline(job, client.inline, client.jobs_here)
+        return cast(Job[Any], super().enqueue_job(job, pipeline=pipeline, at_front=at_front, unique=unique))
+
+    def enqueue_many(
+        self, job_datas: Iterable[EnqueueData], pipeline: Pipeline | None = None, group_id: str | None = None
+    ) -> list[Any]:
+        """Enqueue what prepare_data made; code that travels is sent once."""
+        with sharing_functions():
+            if self.client.jobs_here is not None:
+                return [self.enqueue_call(**data._asdict(), group_id=group_id) for data in job_datas]
+            return super().enqueue_many(job_datas, pipeline=pipeline, group_id=group_id)
+
+    def enqueue_calls(
+        self,
+        func: Callable[..., Any] | str,
+        arguments: Iterable[tuple[Any, ...]],
+        timeout: float | str | None = None,
+        *,
+        at_front: bool = False,
+        **options: Any,
+    ) -> list[Job[Any]]:
+        """Enqueue one call for each tuple of arguments, in order, BULK a round trip; options as for enqueue_call."""
+        jobs: list[Job[Any]] = []
+        with sharing_functions():
+            for chunk in _chunks(arguments, BULK):
+                if self._is_simple(options):
+                    calls = [(args, cast("dict[str, Any]", {})) for args in chunk]
+                    jobs += self._enqueue(func, calls, timeout, options, at_front=at_front)
+                else:
+                    jobs += [
+                        self.enqueue_call(func, args, None, timeout, at_front=at_front, **options) for args in chunk
+                    ]
+        return jobs
+
+    def run_job(self, job: Any) -> Job[Any]:
+        """Run a job in this process (is_async=False); its variables are reset once its result is stored."""
+        with self.client.inline.job(job.id):
+            return cast(Job[Any], super().run_job(job))
+
+    def _is_simple(self, options: dict[str, Any]) -> bool:
+        """Whether it takes no more than to write the record and push the id."""
+        return self.is_async and self.client.jobs_here is None and not any(map(options.get, _NEEDS_RQ))
+
+    def _enqueue(
+        self,
+        func: Callable[..., Any] | str,
+        arguments: Sequence[tuple[tuple[Any, ...], dict[str, Any]]],
+        timeout: float | str | None,
+        options: dict[str, Any],
+        *,
+        at_front: bool,
+    ) -> list[Job[Any]]:
+        client = self.client
+        function = function_of(func, client.settings.limits)
+        calls = [call_of(function, args, kwargs, client.settings.limits) for args, kwargs in arguments]
+        limit = self._default_limit if timeout is None else limit_seconds(timeout)
+        pattern = self._pattern((client, self.name, limit), function, options)
+        jobs = pattern.jobs(calls)
+        place = Place(self.key, at_front)
+        if function.blob is not None:
+            code_ttl_s = code_life_s(options.get("failure_ttl"))
+            place = replace(place, code_key=client.keys.code(function.blob.header.digest), code_ttl_s=code_ttl_s)
+        while not pattern.push(client.connection, place, jobs):
+            client.code.ensure(cast(Blob, function.blob))
+        return jobs
+
+    def _pattern(self, place: tuple[Client, str, float | None], function: Function, options: dict[str, Any]) -> Pattern:
+        """Made once for the same function, place and options, as far as those cannot change."""
+        constant = all(isinstance(value, _CONSTANTS) for value in options.values())
+        digest = function.blob.header.digest if function.blob else ""
+        key = (*place, function.name, digest, frozenset(options.items()) if constant else None)
+        pattern = self._patterns.get(key) if constant else None
+        if pattern is None:
+            job = self._record(function, Call("", None, (), {}), place[2], dict(options))
+            self._prepare_for_queue(job)
+            pattern = Pattern(job)
+            if len(self._patterns) >= PATTERNS_KEPT:
+                self._patterns.clear()
+            if constant:
+                self._patterns[key] = pattern
+        return pattern
+
+    def _record(self, function: Function, call: Call, limit: float | None, options: dict[str, Any]) -> Job[Any]:
+        on_crash = options.pop("on_crash", "requeue")
+        seed = options.pop("seed", None)
+        for option in ("on_success", "on_failure", "on_stopped"):
+            options[option] = checked_callback(option, options.get(option))
+        options["retry"] = expanded(options.get("retry"))
+        options["description"] = options.get("description") or function.name  # never the arguments (S23)
+        made = super().create_job(cast(Any, call.func_name), call.args, call.kwargs, whole_seconds(limit), **options)
+        job = cast(Job[Any], made)
+        job.instance = call.instance
+        job.time_limit = limit
+        job.on_crash, job.seed = on_crash, seed
+        job.code_digest = function.blob.header.digest if function.blob else ""
+        return job
+
+
+def _chunks(items: Iterable[tuple[Any, ...]], size: int) -> Iterator[list[tuple[Any, ...]]]:
+    iterator = iter(items)
+    while chunk := list(islice(iterator, size)):
+        yield chunk

@@ -1,0 +1,54 @@
+"""Code blobs in Redis, by digest, and how long each lives."""
+
+from __future__ import annotations
+
+from typing import Any, Final, cast
+
+from redis import Redis
+
+from envq.code.payload import Blob
+from envq.errors import CodeMissing
+from envq.store.keys import Keys
+from envq.store.scripts import renew_code
+
+DAY_S: Final = 24 * 3600
+# As long as RQ keeps a failed job that may be requeued, and a month for one that waits in a queue.
+CODE_TTL_S: Final = 395 * DAY_S
+
+
+class CodeStore:
+    """Blobs are written once per digest and renewed by whatever may need them later."""
+
+    def __init__(self, connection: Redis, keys: Keys) -> None:
+        self._connection = connection
+        self._keys = keys
+
+    def get(self, digest: str, what: str) -> Blob:
+        """The blob; raises CodeMissing naming ``what``, PayloadError where it is no blob."""
+        data = cast(bytes | None, cast(Any, self._connection).get(self._keys.code(digest)))
+        if data is None:
+            raise CodeMissing(
+                f"the code of {what} (digest {digest[:12]}) is not in Redis any more; "
+                "enqueue or declare it again from a driver that has it"
+            )
+        return Blob.unpack(data)
+
+    def ensure(self, blob: Blob, *, for_s: int = 0) -> None:
+        """
+        Have the blob there for what is enqueued now, or in ``for_s`` seconds; renews what is there.
+
+        A negative ``for_s`` keeps it for ever.
+        """
+        ttl_s = -1 if for_s < 0 else CODE_TTL_S + for_s
+        if not renew_code(self._connection, self._keys, blob.header.digest, ttl_s):
+            ex = None if ttl_s < 0 else ttl_s
+            self._connection.set(self._keys.code(blob.header.digest), blob.pack(), ex=ex)
+
+    def renew(self, digest: str, *, for_s: int = 0) -> bool:
+        """Renew a blob that a kept failure or a scheduled retry may need; False where it is missing."""
+        return renew_code(self._connection, self._keys, digest, -1 if for_s < 0 else CODE_TTL_S + for_s)
+
+    def keep(self, blob: Blob) -> None:
+        """Have the blob there without an end, as declarations need it."""
+        self._connection.set(self._keys.code(blob.header.digest), blob.pack(), nx=True)
+        self._connection.persist(self._keys.code(blob.header.digest))

@@ -1,0 +1,71 @@
+"""What executors say of themselves in Redis, for tools and for ``wait_ready``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from redis import Redis
+
+from envq.store.keys import Keys
+from envq.store.records import ExecutorInfo, VariableState
+from envq.store.scripts import EXECUTOR_TTL_S
+
+_VARIABLE: Final = "variable:"
+
+
+@dataclass(frozen=True)
+class ExecutorView:
+    """One executor as tools see it."""
+
+    info: ExecutorInfo
+    state: str  # starting, building, idle, busy, waiting (for a required variable), suspended
+    generation: str
+    variables: dict[str, VariableState]
+
+
+class ExecutorStore:
+    """Writes one executor's hash, reads all of them."""
+
+    def __init__(self, connection: Redis, keys: Keys) -> None:
+        self._connection = connection
+        self._keys = keys
+
+    def write(self, info: ExecutorInfo, state: str, generation: str, variables: list[VariableState]) -> None:
+        """Replace the whole hash; it lives a minute past the supervisor's last heartbeat."""
+        key = self._keys.executor(info.name)
+        mapping = {"info": info.to_json(), "state": state, "generation": generation}
+        mapping |= {_VARIABLE + variable.name: variable.to_json() for variable in variables}
+        with self._connection.pipeline(transaction=True) as pipeline:
+            pipeline.delete(key)
+            pipeline.hset(key, mapping=cast(Any, mapping))
+            pipeline.expire(key, EXECUTOR_TTL_S)
+            pipeline.execute()
+
+    def remove(self, name: str) -> None:
+        """Forget an executor that is gone."""
+        with self._connection.pipeline(transaction=True) as pipeline:
+            pipeline.delete(self._keys.executor(name))
+            pipeline.zrem(self._keys.executors, name)
+            pipeline.execute()
+
+    def all(self) -> list[ExecutorView]:
+        """All executors alive, by name; two round trips."""
+        names = sorted(
+            name.decode() for name in cast(list[bytes], cast(Any, self._connection).zrange(self._keys.executors, 0, -1))
+        )
+        with self._connection.pipeline(transaction=False) as pipeline:
+            for name in names:
+                pipeline.hgetall(self._keys.executor(name))
+            hashes = cast(list[dict[bytes, bytes]], pipeline.execute())
+        return [_view(fields) for fields in hashes if b"info" in fields]
+
+
+def _view(fields: dict[bytes, bytes]) -> ExecutorView:
+    variables = [VariableState.from_json(text) for name, text in fields.items() if name.decode().startswith(_VARIABLE)]
+    return ExecutorView(
+        ExecutorInfo.from_json(fields[b"info"]),
+        fields.get(b"state", b"").decode(),
+        fields.get(b"generation", b"").decode(),
+        {variable.name: variable for variable in variables},
+    )

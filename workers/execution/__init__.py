@@ -1,0 +1,1 @@
+"""What an executor is made of: claims, the record in RQ, time limits, variables."""

@@ -1,0 +1,91 @@
+"""Catching up with what was declared, between jobs, whenever the generation differs (C12)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal, cast
+
+from envq.code.payload import load_code
+from envq.runtime import Callables, Recipe, Runtime, State
+from envq.store.declarations import DeclarationStore, Snapshot
+from envq.store.records import Declaration
+
+log = logging.getLogger("envq.env")
+
+
+class CatchUp:
+    """Reads the store and hands the runtime what this executor has to hold."""
+
+    def __init__(self, store: DeclarationStore, runtime: Callable[[], Runtime], queues: Iterable[str]) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._queues = frozenset(queues)
+        self._snapshot = Snapshot("", {})
+
+    @property
+    def generation(self) -> str:
+        """The generation this executor has seen: built, or tried and failed."""
+        return self._snapshot.generation
+
+    @property
+    def declared(self) -> Mapping[str, Declaration]:
+        """Everything declared, whether this worker builds it or not."""
+        return self._snapshot.declarations
+
+    def pending(self) -> tuple[Snapshot, dict[str, Recipe], bool]:
+        """What the store says now, as recipes, and whether taking it over would run an initializer."""
+        snapshot = self._store.snapshot()
+        recipes = {
+            name: self._recipe(declaration)
+            for name, declaration in snapshot.declarations.items()
+            if self._is_for_us(declaration)
+        }
+        return snapshot, recipes, self._runtime().would_build(recipes)
+
+    def adopt(self, snapshot: Snapshot, recipes: dict[str, Recipe]) -> None:
+        """Change over to it; a build that fails leaves its state, nothing is raised."""
+        self._snapshot = snapshot
+        self._runtime().adopt(recipes)
+
+    def open_queues(self, queues: Iterable[str]) -> list[str]:
+        """The queues from which jobs may be taken: not those of a required variable that is not built."""
+        blocked = self._blocked()
+        return [queue for queue in queues if queue not in blocked]
+
+    def failed_for_good(self) -> list[str]:
+        """Variables whose build was given up or refused."""
+        runtime = self._runtime()
+        if runtime.next_retry is not None:
+            return []
+        return [value.name for value in runtime.states() if value.state in (State.FAILED, State.QUARANTINED)]
+
+    def _blocked(self) -> set[str]:
+        required = [each for each in self.declared.values() if each.required and self._is_for_us(each)]
+        if not required:
+            return set()
+        ready = {value.name for value in self._runtime().states() if value.state in (State.READY, State.UPDATE_FAILED)}
+        blocked: set[str] = set()
+        for declaration in required:
+            if declaration.name not in ready:
+                blocked.update(declaration.queues or self._queues)
+        return blocked
+
+    def _is_for_us(self, declaration: Declaration) -> bool:
+        return declaration.queues is None or not self._queues.isdisjoint(declaration.queues)
+
+    def _recipe(self, declaration: Declaration) -> Recipe:
+        def load() -> Callables:
+            return Callables(*cast(tuple[Any, ...], load_code(self._store.code(declaration))))
+
+        return Recipe(
+            name=declaration.name,
+            version=declaration.version,
+            epoch=declaration.epoch,
+            digest=declaration.digest,
+            load=load,
+            build=cast(Literal["eager", "lazy"], declaration.build),
+            replace=cast(Literal["keep", "free"], declaration.replace),
+            init_timeout=declaration.init_timeout,
+            reset_timeout=declaration.reset_timeout,
+        )

@@ -1,0 +1,235 @@
+"""RQ's record of an execution: started, stored, failed, retried; the one subclass of RQ's worker.
+
+RQ's own code settles callbacks, dependents, retries, repeats and registries; it writes through a fenced
+client, in the same transaction that removes the claim.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any, cast
+from uuid import uuid4
+
+from redis import Redis
+from redis.client import Pipeline
+from rq import Queue, callbacks, job_lifecycle, registry, worker_registration
+from rq.executions import Execution
+from rq.job import JobStatus, Retry
+from rq.timeouts import BaseDeathPenalty
+from rq.worker import BaseWorker
+
+from envq.clock import iso, utc_now
+from envq.code.serializer import serializer
+from envq.store import events, scripts
+from envq.store.keys import Keys
+from envq.store.records import Event, EventKind
+from envq.store.scripts import Claimed, Start
+from envq.workers.execution.deadline import Deadlines, Limit, Work
+from envq.workers.execution.fence import FencedPipeline, FencedRedis
+from envq.workers.execution.worker_job import WorkerJob
+from envq.workers.slot import Phase
+
+ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
+
+_quiet = logging.getLogger("envq.rq")  # RQ writes four lines a job; ours are in middleware/job_log.py
+_quiet.setLevel(logging.WARNING)
+
+
+class RqPath(BaseWorker):
+    """Keeps RQ's record for one executor."""
+
+    queue_class = Queue
+    job_class = WorkerJob
+    connection: FencedRedis
+
+    def __init__(
+        self, name: str, queue_names: Sequence[str], connection: FencedRedis, keys: Keys, deadlines: Deadlines
+    ) -> None:
+        queues = [Queue(queue, connection=connection, serializer=serializer) for queue in queue_names]
+        super().__init__(
+            cast(Any, queues),
+            name=name,
+            connection=connection,
+            prepare_for_work=False,
+        )
+        self.serializer = serializer  # RQ's constructor takes classes only
+        self.log = _quiet
+        self.log_result_lifespan = False
+        self.death_penalty_class = _callback_limit(deadlines)
+        self.hostname, self.pid, self.ip_address = socket.gethostname(), os.getpid(), "unknown"
+        self._envq_keys = keys
+        self._event: Event | None = None
+
+    def _set_connection(self, connection: Redis) -> Redis:
+        return connection  # RQ would change the socket timeout of the caller's pool (S26)
+
+    # -- the life of one execution ------------------------------------------------------------------
+
+    def load(self, claimed: Claimed) -> WorkerJob:
+        """The job as RQ's object; raises what RQ raises for a record it cannot read."""
+        job = WorkerJob(claimed.job_id, connection=self.connection, serializer=serializer)
+        job.restore(claimed.fields)
+        return job
+
+    def queue_of(self, job: WorkerJob) -> Queue:
+        """The queue the job came from."""
+        return Queue(job.origin, connection=self.connection, job_class=WorkerJob, serializer=serializer)
+
+    def begin(self, job: WorkerJob) -> Execution | None:
+        """Record the start in one round trip; None where the claim or the job is gone."""
+        execution = Execution(uuid4().hex, job.id, connection=self.connection, worker_name=self.name)
+        now = utc_now()
+        happened = events.event(
+            EventKind.JOB_STARTED,
+            worker=self.name,
+            job_id=job.id,
+            execution_id=execution.id,
+            queue=job.origin,
+            func=job.title,
+        )
+        begun = Start(job.id, execution.id, self.name, job.origin, iso(now), now.timestamp(), happened.to_json())
+        if scripts.start(self.connection, self._envq_keys, begun) != 1:
+            return None
+        execution.created_at = job.started_at = job.last_heartbeat = now
+        job.worker_name = self.name
+        job.remember_status(JobStatus.STARTED)
+        self.executions[execution.id] = execution
+        return execution
+
+    def success(self, job: WorkerJob, execution: Execution, value: Any) -> str:
+        """Store a result, or the retry that the job returned; the job's status afterwards."""
+        if self._was_deleted:
+            return self._abandon(job, execution)
+        queue = self.queue_of(job)
+        started: Any = job.started_job_registry
+        cast(Any, job)._result = value
+        if isinstance(value, Retry):
+            self._event = self._ended(EventKind.JOB_RETRIED, job, execution)
+            self.handle_job_retry(job=job, queue=queue, retry=value, started_job_registry=started, execution=execution)
+            return "retried"
+        self._event = self._ended(EventKind.JOB_FINISHED, job, execution)
+        job.remember_status(JobStatus.FINISHED)
+        self.handle_job_success(job=job, queue=queue, started_job_registry=started, execution=execution)
+        return "finished"
+
+    def failure(self, job: WorkerJob, execution: Execution | None, error: ExcInfo, *, stopped: bool) -> str:
+        """Store a failure, a stop, or schedule the retry that is left; the job's status afterwards."""
+        if self._was_deleted:
+            return self._abandon(job, execution)
+        retried = job.should_retry and not stopped
+        status = "stopped" if stopped else "retried" if retried else "failed"
+        self._event = self._ended(EventKind(f"job.{status}"), job, execution, detail=_last_line(error))
+        job.remember_status(JobStatus.FAILED)
+        if stopped:
+            self._stopped_job_id = job.id
+        self.handle_job_failure(
+            job=job,
+            queue=self.queue_of(job),
+            started_job_registry=cast(Any, job.started_job_registry),
+            exc_string=job_lifecycle.format_exc_info(error),
+            execution=execution,
+        )
+        return status
+
+    def success_callback(self, job: WorkerJob, value: Any) -> None:
+        """Run ``on_success``; what it raises makes the job fail, as in RQ."""
+        if not isinstance(value, Retry):
+            callbacks.execute_success_callback(job, self.death_penalty_class, value)
+
+    def failure_callback(self, job: WorkerJob, error: ExcInfo, *, stopped: bool) -> ExcInfo:
+        """Run ``on_failure`` or ``on_stopped``; what it raises takes the place of the job's error, as in RQ."""
+        try:
+            if stopped:
+                callbacks.execute_stopped_callback(job, self.death_penalty_class)
+            else:
+                callbacks.execute_failure_callback(job, self.death_penalty_class, *error)
+        except BaseException:  # noqa: BLE001 - user code
+            return cast(ExcInfo, sys.exc_info())
+        return error
+
+    @property
+    def _was_deleted(self) -> bool:
+        fence = self.connection.fence
+        return fence is not None and fence.deleted
+
+    def _abandon(self, job: WorkerJob, execution: Execution | None) -> str:
+        """End an execution whose job was deleted: the traces of it go, and nothing of the job comes back."""
+        self._event = None
+        with self.connection.pipeline() as pipeline:
+            self.cleanup_execution(job, pipeline, execution)
+            pipeline.execute()
+        self._release_slot_safely(job)
+        return "deleted"
+
+    def cleanup_execution(self, job: Any, pipeline: Pipeline, execution: Execution | None = None) -> None:
+        """Called by RQ inside each transaction that ends an execution: the claim ends with it."""
+        super().cleanup_execution(job, pipeline, execution)
+        pipeline.hdel(job.key, "envq_crashes", "envq_settle")
+        pipeline.hset(self.key, "state", "idle")
+        if self._event is not None:
+            events.append(pipeline, self._envq_keys, self._event)
+        cast(FencedPipeline, pipeline).end_claim()
+
+    # -- the life of the executor ---------------------------------------------------------------------
+
+    def register_birth(self) -> None:
+        """Write RQ's worker record; also again, where it was lost. The name is never used twice."""
+        self.birth_date = self.birth_date or utc_now()
+        self.last_heartbeat = utc_now()
+        with self.connection.pipeline() as pipeline:
+            pipeline.hset(self.key, mapping=cast(Any, self.serialize() | {"state": "idle"}))
+            pipeline.expire(self.key, scripts.WORKER_TTL_S)
+            worker_registration.register(self, pipeline)
+            pipeline.execute()
+
+    def maintain(self) -> None:
+        """RQ's own registry maintenance, for queues nobody else maintains at this moment."""
+        for queue in self.queues:
+            if queue.acquire_maintenance_lock():
+                try:
+                    registry.clean_registries(queue)
+                finally:
+                    queue.release_maintenance_lock()
+        self.last_cleaned_at = cast(Any, datetime.now(UTC))
+
+    def _ended(self, kind: EventKind, job: WorkerJob, execution: Execution | None, detail: str = "") -> Event:
+        started, ended = job.started_at, job.ended_at
+        duration = (ended - started).total_seconds() * 1000 if started and ended else 0.0
+        return events.event(
+            kind,
+            worker=self.name,
+            job_id=job.id,
+            execution_id=execution.id if execution else "",
+            queue=job.origin,
+            func=job.title,
+            duration_ms=round(duration, 3),
+            detail=detail,
+        )
+
+
+def _last_line(error: ExcInfo) -> str:
+    return f"{error[0].__name__}: {error[1]}".splitlines()[0][:200]
+
+
+def _callback_limit(deadlines: Deadlines) -> type[BaseDeathPenalty]:
+    """RQ's own limit for callbacks would reset SIGALRM to its default; this one uses ours."""
+
+    class CallbackLimit(BaseDeathPenalty):
+        def __init__(self, timeout: float, exception: type[Exception], job_id: str = "") -> None:
+            error = exception(f"callback exceeded its timeout of {timeout:g} s")
+            seconds = timeout if timeout > 0 else None
+            self._limit: Limit = deadlines.limit(seconds, Work(Phase.STORING, job_id), error)
+
+        def setup_death_penalty(self) -> None:
+            self._limit.__enter__()
+
+        def cancel_death_penalty(self) -> None:
+            self._limit.__exit__(None, None, None)
+
+    return CallbackLimit

@@ -1,0 +1,66 @@
+"""``envq.env`` inside an executor: reads come from its runtime, assignments publish nothing (C20)."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+
+from envq.code.digest import code_digest
+from envq.errors import EnvironmentVariableError, InvalidDeclaration, PayloadError
+from envq.runtime import Runtime
+from envq.store.records import Declaration
+from envq.variables import EnvironmentVariable
+
+log = logging.getLogger("envq.env")
+
+
+class ExecutorScope:
+    """What attribute access on ``envq.env`` means in this process."""
+
+    def __init__(self, runtime: Runtime, declared: Callable[[], Mapping[str, Declaration]]) -> None:
+        self._runtime = runtime
+        self._declared = declared
+        self._warned: set[tuple[str, str]] = set()
+        self._lock = threading.RLock()
+
+    def read(self, name: str) -> object:
+        """The value, clean, marked as used; built once, however many of a job's threads ask for it."""
+        with self._lock:
+            return self._runtime.read(name)
+
+    def declare(self, name: str, variable: object) -> None:
+        """A job's module that also declares is imported here as well: the same code means nothing new."""
+        if not isinstance(variable, EnvironmentVariable):
+            raise InvalidDeclaration(
+                f"envq.env.{name} takes an EnvironmentVariable, not a {type(variable).__name__}", name
+            )
+        current = self._declared().get(name)
+        try:
+            digest = code_digest(variable.callables)
+        except PayloadError as error:
+            log.debug("declaration of %s in an executor is ignored: %s", name, error)
+            return
+        if current is not None and current.digest == digest:
+            return
+        if (name, digest) not in self._warned:
+            self._warned.add((name, digest))
+            standing = f"version {current.version} ({current.digest[:12]})" if current else "nothing"
+            log.warning(
+                "environment variable %r is also assigned by code this worker imported (%s), which differs from "
+                "what was declared (%s); only drivers declare, so the assignment is ignored",
+                name,
+                digest[:12],
+                standing,
+            )
+
+    def remove(self, name: str) -> None:
+        """Refused: a job must not take a variable away from under the next one."""
+        raise EnvironmentVariableError(
+            f"environment variable {name!r} cannot be removed inside a job; use `envq env remove {name}`",
+            name,
+        )
+
+    def names(self) -> list[str]:
+        """Names that can be read here."""
+        return sorted(self._declared())

@@ -1,0 +1,1 @@
+"""What a supervisor is made of: processes, heartbeats, commands, settlements."""

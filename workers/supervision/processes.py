@@ -1,0 +1,127 @@
+"""Processes under a supervisor: started clean, known by their exit, killed with all they started."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import multiprocessing
+import os
+import re
+import signal
+import time
+from collections.abc import Callable, Collection, Sequence
+from multiprocessing.connection import Connection
+from multiprocessing.context import BaseContext
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any, Final, cast
+
+from envq.workers.config import WorkerConfig
+from envq.workers.supervision import birth, signals
+
+_PEAK: Final = re.compile(r"^VmHWM:\s+(\d+) kB", re.MULTILINE)
+_KILLED_FROM_OUTSIDE: Final = " (not by its supervisor: perhaps the system ran out of memory)"
+
+
+class ChildProcess:
+    """One process and the group it leads."""
+
+    def __init__(self, process: BaseProcess) -> None:
+        self._process = process
+        self.pid = cast(int, process.pid)
+        self.started_at = time.monotonic()
+        # The process does the same for itself; whoever comes first, the group is there before it is needed.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.setpgid(self.pid, self.pid)
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs; -N if signal N killed it."""
+        return self._process.exitcode
+
+    def send(self, number: signal.Signals) -> None:
+        """Signal the process alone; nothing where it is gone."""
+        if self.exit_code is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """SIGKILL the process and its group, also what is left of the group after the process ended."""
+        self.send(signal.SIGKILL)
+        # A group keeps its number from being given to a new process, so this never hits a stranger
+        # as long as something is left; and right after the end nothing else can lead such a group yet.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+
+    def peak_mib(self) -> int:
+        """The most memory it has held so far; 0 where the system does not tell."""
+        try:
+            status = Path(f"/proc/{self.pid}/status").read_text("ascii", errors="replace")
+        except OSError:
+            return 0
+        found = _PEAK.search(status)
+        return int(found[1]) // 1024 if found else 0
+
+    def close(self) -> None:
+        """Release what is kept of an ended process."""
+        self._process.close()
+
+
+class Nursery:
+    """Starts the processes of one supervisor."""
+
+    def __init__(self, config: WorkerConfig, forget: Callable[[], None]) -> None:
+        self._forks = config.start_method == "fork"
+        self._forget = forget
+        self.context: BaseContext = multiprocessing.get_context(config.start_method)
+        self._parentage = birth.Parentage(os.getpid(), config.log_level, config.log_format, config.configure_logging)
+
+    def start(
+        self, name: str, target: Callable[..., None], *arguments: Any, ours: Sequence[Connection] = ()
+    ) -> ChildProcess:
+        """
+        Start a process; raises OSError where the system has no room for one.
+
+        Args:
+            ours: ends of pipes that only we may keep, besides what ``forget`` closes
+        """
+
+        def forget() -> None:
+            self._forget()
+            for connection in ours:
+                connection.close()
+
+        gc.freeze()  # the collector of a forked process would otherwise write to, and so copy, shared pages
+        # A spawned process has no copies of anything, and a closure cannot be sent to it.
+        arguments = (self._parentage, forget if self._forks else None, target, arguments)
+        process = cast(Any, self.context).Process(name=name, target=birth.run, args=arguments)
+        with signals.held():
+            process.start()
+        return ChildProcess(process)
+
+
+def reap_strangers(ours: Collection[int]) -> None:
+    """
+    Let orphans end that became our children, as they do with process 1 of a container.
+
+    Ours are left to be waited for by whoever started them.
+    """
+    if not hasattr(os, "waitid"):
+        return
+    with contextlib.suppress(ChildProcessError):
+        while ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            if ended.si_pid in ours:
+                return
+            os.waitpid(ended.si_pid, os.WNOHANG)
+
+
+def describe_exit(code: int, *, killed_by_us: bool) -> str:
+    """How a process ended, to be read after its name."""
+    if code >= 0:
+        return f"exited with code {code}"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = f"signal {-code}"
+    hint = _KILLED_FROM_OUTSIDE if code == -signal.SIGKILL and not killed_by_us else ""
+    return f"was killed by {name}{hint}"

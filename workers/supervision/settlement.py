@@ -1,0 +1,153 @@
+"""Claims and records of executors that are gone: settled in Redis, however long Redis is away."""
+
+from __future__ import annotations
+
+import logging
+import platform
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from redis import Redis
+
+from envq.clock import iso, utc_now
+from envq.store import keys as rq
+from envq.store.events import append, event
+from envq.store.executor_store import ExecutorStore
+from envq.store.keys import Keys
+from envq.store.records import Event, EventKind
+from envq.store.scripts import Outcome, release
+from envq.workers.execution.quarantine import MARK_TTL_S, build_mark
+from envq.workers.supervision.verdict import UNKNOWN, BrokenBuild, Verdict
+
+DEATH_KEPT_S: Final = 60  # so long RQ shows a worker that died
+
+log = logging.getLogger("envq.worker")
+
+Outcomes = list[tuple[str, Outcome]]
+
+
+@dataclass(frozen=True)
+class Settlement:
+    """One executor that is gone."""
+
+    executor: str
+    verdict: Verdict
+    died: str = ""  # how, for the event; "" for one that left in good order
+    build: BrokenBuild | None = None
+
+
+class Settlements:
+    """What is still to be settled; a release that is repeated finds nothing left to do."""
+
+    def __init__(self, keys: Keys) -> None:
+        self._keys = keys
+        self._open: list[Settlement] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._open)
+
+    @property
+    def executors(self) -> set[str]:
+        """Whose affairs are not settled yet."""
+        return {settlement.executor for settlement in self._open}
+
+    def add(self, settlement: Settlement) -> None:
+        """Settle this as soon as Redis answers."""
+        self._open.append(settlement)
+
+    def work_off(self, connection: Redis) -> bool:
+        """Settle all; True if a job waits for an executor to end it. After a RedisError the rest is kept."""
+        ring = False
+        while self._open:
+            outcomes = _settle(connection, self._keys, self._open[0])
+            del self._open[0]
+            ring = ring or any(outcome == "settle" for _, outcome in outcomes)
+        return ring
+
+
+def _settle(connection: Redis, keys: Keys, settlement: Settlement) -> Outcomes:
+    name, verdict = settlement.executor, settlement.verdict
+    queues, held = _last_words(connection, keys, name)
+    detail = f"{verdict.detail}; it held {held}" if held and verdict.why == "crash" else verdict.detail
+    outcomes = release(connection, keys, name, running=verdict.running, why=verdict.why, detail=detail, dead=True)
+    _strike_off(connection, name, queues)
+    if settlement.build is not None:
+        _mark(connection, keys, name, settlement.build)
+    ExecutorStore(connection, keys).remove(name)
+    _announce(connection, keys, settlement, [*_of_jobs(settlement, outcomes)])
+    for job_id, outcome in outcomes:
+        if _ran(verdict, job_id):
+            log.warning("job %s %s", job_id, _PLACES[outcome])
+    return outcomes
+
+
+_PLACES: Final[dict[Outcome, str]] = {
+    "front": "goes back to the front of its queue",
+    "settle": "will not run again; an executor ends it",
+    "gone": "is gone: its record was deleted",
+}
+
+
+def _last_words(connection: Redis, keys: Keys, name: str) -> tuple[list[str], str]:
+    """RQ's names of the queues it listened on, and the variables it held."""
+    queues = cast(bytes | None, cast(Any, connection).hget(rq.worker(name), "queues"))
+    fields = cast(list[bytes], cast(Any, connection).hkeys(keys.executor(name)))
+    names = sorted(field.decode() for field in fields)
+    held = [field.removeprefix("variable:") for field in names if field.startswith("variable:")]
+    return [queue for queue in (queues or b"").decode().split(",") if queue], ", ".join(held)
+
+
+def _strike_off(connection: Redis, name: str, queues: Iterable[str]) -> None:
+    """RQ's ``register_death``, by name."""
+    key = rq.worker(name)
+    with cast(Any, connection).pipeline(transaction=True) as pipeline:
+        pipeline.srem(rq.WORKERS, key)
+        for queue in queues:
+            pipeline.srem(rq.workers_of(queue), key)
+        pipeline.hset(key, "death", iso(utc_now()))
+        pipeline.expire(key, DEATH_KEPT_S)
+        pipeline.delete(rq.worker_executions(name))
+        pipeline.execute()
+
+
+def _mark(connection: Redis, keys: Keys, name: str, build: BrokenBuild) -> None:
+    """
+    A build that killed its process counts towards the quarantine; one that was cancelled does not.
+
+    The executor left its mark only if this was its first build of the version.
+    """
+    key, mark = keys.tries(build.variable, build.version), build_mark(platform.node(), name)
+    if build.blamed:
+        cast(Any, connection).hset(key, mark, str(time.time()))
+        connection.expire(key, MARK_TTL_S)
+    else:
+        cast(Any, connection).hdel(key, mark)
+
+
+def _of_jobs(settlement: Settlement, outcomes: Outcomes) -> Iterable[Event]:
+    verdict = settlement.verdict
+    for job_id, outcome in outcomes:
+        if not _ran(verdict, job_id) or outcome == "gone":
+            continue
+        kind = EventKind.JOB_REQUEUED if outcome == "front" else EventKind.JOB_LOST
+        # What was stopped or ran into its limit is ended, and told, by the executor that settles it.
+        if outcome == "front" or verdict.why == "crash":
+            yield event(kind, worker=settlement.executor, job_id=job_id, detail=verdict.detail)
+
+
+def _announce(connection: Redis, keys: Keys, settlement: Settlement, of_jobs: list[Event]) -> None:
+    happened = list(of_jobs)
+    if settlement.died:
+        happened.insert(0, event(EventKind.EXECUTOR_DIED, worker=settlement.executor, detail=settlement.died))
+    if not happened:
+        return
+    with cast(Any, connection).pipeline(transaction=False) as pipeline:
+        for each in happened:
+            append(pipeline, keys, each)
+        pipeline.execute()
+
+
+def _ran(verdict: Verdict, job_id: str) -> bool:
+    return verdict.running in (job_id, UNKNOWN)
