@@ -46,7 +46,7 @@ class WorkerConfig:
     start_method: StartMethod = DEFAULT_START_METHOD
 
     def executor(self, number: int, supervisor_pid: int, max_jobs: int | None) -> ExecutorConfig:
-        """The configuration of the next process in a place; its name is never used twice (S14)."""
+        """The configuration of the next process in a place; its name is never used twice."""
         name = f"{self.label}.{supervisor_pid}.{number}.{secrets.token_hex(3)}"
         return ExecutorConfig(self, name, number, supervisor_pid, max_jobs)
 

@@ -32,7 +32,7 @@ def split_call(
 
 
 def expanded(retry: Retry | None) -> Retry | None:
-    """One interval a retry: RQ would repeat the first of a shorter list, and only on an exception (S20)."""
+    """One interval a retry: RQ would repeat the first of a shorter list, and only on an exception."""
     if retry is None or len(retry.intervals) == 1:
         return retry
     intervals = retry.intervals[: retry.max] or [0]

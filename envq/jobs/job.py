@@ -106,7 +106,7 @@ class Job(rq.job.Job, Generic[R]):
         self._stored_data = self._data
 
     def to_dict(self, include_meta: bool = True, include_result: bool = True) -> dict[str, Any]:
-        """RQ's fields and envq's own; without the call itself where it is stored already (S22)."""
+        """RQ's fields and envq's own; without the call itself where it is stored already."""
         fields = cast("dict[str, Any]", super().to_dict(include_meta=include_meta, include_result=include_result))
         if not include_result and self._data is self._stored_data:
             del fields["data"]  # the end of an execution would write the whole payload a second time
@@ -142,7 +142,7 @@ class Job(rq.job.Job, Generic[R]):
         if inspect.iscoroutine(result):
             result = runner.run(result)
         if self.function_here is not None:
-            envq_serializer.prepare(result)  # RQ stores a text in place of a result that cannot be pickled (S10)
+            envq_serializer.prepare(result)  # RQ stores a text in place of a result that cannot be pickled
         return result
 
     def __repr__(self) -> str:

@@ -221,7 +221,7 @@ class Queue(LateQueue):
         for option in ("on_success", "on_failure", "on_stopped"):
             options[option] = checked_callback(option, options.get(option))
         options["retry"] = expanded(options.get("retry"))
-        options["description"] = options.get("description") or function.name  # never the arguments (S23)
+        options["description"] = options.get("description") or function.name  # never the arguments
         made = super().create_job(cast(Any, call.func_name), call.args, call.kwargs, whole_seconds(limit), **options)
         job = cast(Job[Any], made)
         job.instance = call.instance

@@ -65,7 +65,7 @@ def check_url(url: str) -> None:
 
 
 def check_client(client: redis.Redis) -> None:
-    """Refuse a client that decodes replies: RQ and envq store bytes (S25)."""
+    """Refuse a client that decodes replies: RQ and envq store bytes."""
     if connection_options(client).get("decode_responses"):
         raise ConfigurationError(
             "the Redis connection has decode_responses=True, but jobs are bytes; connect without it"

@@ -69,7 +69,7 @@ class FencedPipeline(Pipeline):
 
     def watch(self, *names: Any) -> bool:
         """Watch the claims along with what RQ watches."""
-        watched = [*names]
+        watched: list[Any] = [*names]
         if self.fence is not None:
             watched += [self.fence.claims_key, rq.job(self.fence.job_id)]
         return bool(super().watch(*watched))

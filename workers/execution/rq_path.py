@@ -67,7 +67,7 @@ class RqPath(BaseWorker):
         self._event: Event | None = None
 
     def _set_connection(self, connection: Redis) -> Redis:
-        return connection  # RQ would change the socket timeout of the caller's pool (S26)
+        return connection  # RQ would change the socket timeout of the caller's pool
 
     # -- the life of one execution ------------------------------------------------------------------
 

@@ -16,14 +16,14 @@ from envq.jobs.job import Job
 
 
 class WorkerJob(Job[Any]):
-    """One claimed job. ``run_coroutine`` is the executor's lasting event loop (S24)."""
+    """One claimed job. ``run_coroutine`` is the executor's lasting event loop."""
 
     run_coroutine: Callable[[Coroutine[Any, Any, Any]], Any]
     storing = False
 
     @property
     def title(self) -> str:
-        """The function's name; stock clients put arguments behind it, which belong in no log (S23)."""
+        """The function's name; stock clients put arguments behind it, which belong in no log."""
         return (self.description or "unknown").partition("(")[0]
 
     def remember_status(self, status: JobStatus) -> None:
@@ -38,7 +38,7 @@ class WorkerJob(Job[Any]):
             super().set_status(status, pipeline)
 
     def save(self, pipeline: Pipeline | None = None, include_meta: bool = True, include_result: bool = True) -> None:
-        """RQ compresses and sends the whole payload again with each result (S22); it has not changed."""
+        """RQ compresses and sends the whole payload again with each result; it has not changed."""
         mapping = self.to_dict(include_meta=include_meta, include_result=include_result)
         mapping.pop("data", None)
         cast(Any, pipeline if pipeline is not None else self.connection).hset(self.key, mapping=mapping)

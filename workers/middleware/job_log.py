@@ -20,7 +20,7 @@ _LEVELS = {
 
 
 def job_log(context: JobContext, call_next: CallNext) -> Any:
-    """Never arguments: they may be large or personal (S23)."""
+    """Never arguments: they may be large or personal."""
     job = context.job
     fields = {
         "job_id": job.id,

@@ -1,4 +1,4 @@
-"""Fresh random numbers for every job: processes that were forked share a state, and jobs share a process (E05)."""
+"""Fresh random numbers for every job: processes that were forked share a state, and jobs share a process."""
 
 from __future__ import annotations
 

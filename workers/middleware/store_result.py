@@ -17,7 +17,7 @@ _CLOCK: Final = "envq.workers.deadline"
 
 
 def store_result(context: JobContext, call_next: CallNext) -> Any:
-    """Store what the job returned or raised; a result that cannot be pickled fails the job (S10)."""
+    """Store what the job returned or raised; a result that cannot be pickled fails the job."""
     try:
         value = call_next(context)
         _ended(context)

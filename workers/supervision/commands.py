@@ -25,7 +25,7 @@ class NotACommand(ValueError):
 
 
 def parse(data: bytes) -> Command:
-    """Read a message of a command channel; raises NotACommand and nothing else (S6)."""
+    """Read a message of a command channel; raises NotACommand and nothing else."""
     try:
         payload: Any = json.loads(data)
     except (ValueError, RecursionError):

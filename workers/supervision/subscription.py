@@ -110,7 +110,7 @@ class Subscription:
             self._backoff.reset()
 
     def _guarded(self, action: Callable[[], object]) -> None:
-        """Talk to the server; whatever goes wrong costs the connection and nothing more (S6)."""
+        """Talk to the server; whatever goes wrong costs the connection and nothing more."""
         try:
             action()
         except (RedisError, OSError, RuntimeError, ValueError) as error:

@@ -1,0 +1,89 @@
+"""C15: queues, lazy builds, and builds that stop the clock of their job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from support.deployment import Deployment
+from support.diary import Diary
+from support.jobs import run
+from support.workers import WorkerProcess
+
+import envq
+from envq.driver.client import Client
+from envq.environment import env
+from envq.store.records import VariableState
+
+Declare = Callable[..., None]
+States = Callable[[str], list[VariableState]]
+
+
+def test_only_workers_that_listen_on_one_of_its_queues_build_it(
+    deployment: Deployment, client: Client, declare: Declare, worker: Callable[..., WorkerProcess], states: States
+) -> None:
+    deployment.start_worker("gpu", "video")
+    declare("model", lambda: "on the card", lambda value: value, queues=["gpu", "other"])
+    assert run(lambda: env.model, queue="gpu") == "on the card"
+    assert run(lambda: env.model, queue="video") == "on the card"
+    with pytest.raises(envq.JobFailed, match=r"NotDeclared: .*'model' is declared, but not for this worker"):
+        run(lambda: env.model)
+    assert [state.builds for state in states("model")] == [1]
+
+
+def test_lazy_is_built_at_the_first_read(deployment: Deployment, client: Client, diary: Diary, states: States) -> None:
+    write = diary.write
+    env.model = envq.EnvironmentVariable(lambda: write("built") or "built", lambda value: value, build="lazy")
+    env.other = envq.EnvironmentVariable(lambda: env.model, lambda value: value, build="lazy")
+    run(lambda: None)
+    assert diary.entries == []
+    assert [run(lambda: env.other) for _ in range(2)] == ["built"] * 2
+    assert diary.entries == ["built"]
+
+
+def test_eager_is_built_before_any_job(deployment: Deployment, client: Client, declare: Declare, diary: Diary) -> None:
+    write = diary.write
+    declare("model", lambda: write("built"))
+    assert diary.entries == ["built"]
+
+
+def test_a_build_stops_the_clock_of_the_job(deployment: Deployment, client: Client) -> None:
+    def slow() -> str:
+        import time
+
+        time.sleep(1.5)
+        return "built"
+
+    env.model = envq.EnvironmentVariable(slow, lambda value: value, build="lazy")
+    assert run(lambda: env.model, timeout=0.5) == "built"
+
+
+def test_the_clock_goes_on_after_the_build(deployment: Deployment, client: Client) -> None:
+    def slow() -> str:
+        import time
+
+        time.sleep(0.6)
+        return "built"
+
+    def read_and_hang() -> None:
+        import time
+
+        assert env.model == "built"
+        while True:
+            time.sleep(0.01)
+
+    env.model = envq.EnvironmentVariable(slow, lambda value: value, build="lazy")
+    with pytest.raises(envq.JobFailed, match=r"JobTimedOut: job exceeded its timeout of 0\.4 s"):
+        run(read_and_hang, timeout=0.4)
+
+
+def test_init_timeout_bounds_a_build_inside_a_job(deployment: Deployment, client: Client) -> None:
+    def hang() -> None:
+        import time
+
+        while True:
+            time.sleep(0.01)
+
+    env.model = envq.EnvironmentVariable(hang, build="lazy", init_timeout=0.2)
+    with pytest.raises(envq.JobFailed, match=r"(?s)EnvironmentVariableFailed: .*ran longer than 0\.2 s"):
+        run(lambda: env.model)

@@ -1,0 +1,70 @@
+"""C18: removed everywhere, with teardown, and clear to whoever reads it afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from support.cli import envq as command
+from support.deployment import Deployment
+from support.diary import Diary
+from support.jobs import run
+
+import envq
+from envq.driver.client import Client
+from envq.environment import env
+from envq.store.records import VariableState
+
+WORKER = ("-w", "2")
+
+
+@pytest.mark.parametrize("way", ["del", "command"])
+def test_every_executor_tears_it_down_and_reads_say_what_is_declared(
+    deployment: Deployment,
+    client: Client,
+    declare: Callable[..., None],
+    diary: Diary,
+    states: Callable[[str], list[VariableState]],
+    way: str,
+) -> None:
+    write = diary.write
+    declare("kept", lambda: 1, lambda value: value, workers=2)
+    declare("model", lambda: 1, lambda value: value, teardown=lambda value: write("torn down"), workers=2)
+    if way == "del":
+        del env.model
+    else:
+        done = command("env", "remove", "model", "--wait", "--timeout", "20", url=deployment.url)
+        assert done.returncode == 0, done.stderr
+        assert states("model") == []
+    diary.wait_for("torn down", "torn down")
+    with pytest.raises(envq.JobFailed, match=r"NotDeclared: .*'model' is not declared \(known: kept\)"):
+        run(lambda: env.model)
+    with pytest.raises(envq.NotDeclared, match="kept"):
+        _ = env.model
+    with pytest.raises(AttributeError):
+        del env.model
+    assert run(lambda: env.kept) == 1
+
+
+def test_it_can_be_declared_again(
+    deployment: Deployment, client: Client, declare: Callable[..., None], diary: Diary
+) -> None:
+    write = diary.write
+    for _ in range(2):
+        declare("model", lambda: write("built"), lambda value: value, workers=2)
+        del env.model
+    assert diary.count("built") == 4
+    assert dir(env) == []
+
+
+def test_a_job_cannot_remove_it(deployment: Deployment, client: Client, declare: Callable[..., None]) -> None:
+    declare("model", lambda: 1, lambda value: value, workers=2)
+
+    def remove() -> None:
+        import envq
+
+        del envq.env.model
+
+    with pytest.raises(envq.JobFailed, match="envq env remove model"):
+        run(remove)
+    assert run(lambda: env.model) == 1
