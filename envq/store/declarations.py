@@ -163,7 +163,9 @@ def not_declared(name: str, known: dict[str, Declaration]) -> NotDeclared:
 
 def _decide(current: Declaration | None, wanted: Declaration) -> Published:
     if current is None:
-        return Published(replace(wanted, version=wanted.version if wanted.explicit else 1), "new")
+        # An executor that has not noticed a removal must not take this for what was removed.
+        epoch = secrets.randbits(32)
+        return Published(replace(wanted, version=wanted.version if wanted.explicit else 1, epoch=epoch), "new")
     if wanted.explicit and (wanted.version < current.version):
         return Published(current, "older")
     same_code = wanted.digest == current.digest

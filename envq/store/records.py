@@ -29,7 +29,7 @@ class Declaration(_Json):
     version: int
     digest: str
     explicit: bool = False  # the version was given by the user
-    epoch: int = 0  # raised by a request to rebuild
+    epoch: int = 0  # begins anywhere, raised by a request to rebuild
     by_value: bool = False
     python: str = ""
     cloudpickle: str = ""

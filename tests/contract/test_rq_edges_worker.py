@@ -126,12 +126,12 @@ def test_rq_suspend_and_resume_are_obeyed(deployment: Deployment, driver: Client
     with pytest.raises(envq.GetTimeout, match="queued"):
         envq.get(job, timeout=1.5)
     stock_rq(deployment, "resume", cwd=tmp_path)
-    assert envq.get(job, timeout=5) == "ran"
+    assert envq.get(job, timeout=3) == "ran"
 
 
 def test_a_suspension_with_a_duration_ends_by_itself(deployment: Deployment, driver: Client, tmp_path: Path) -> None:
     stock_rq(deployment, "suspend", "--duration", "1", cwd=tmp_path)
-    assert envq.get(envq.Queue().enqueue(lambda: "ran"), timeout=8) == "ran"
+    assert envq.get(envq.Queue().enqueue(lambda: "ran"), timeout=4) == "ran"
 
 
 def test_what_is_enqueued_for_later_runs_without_any_option(driver: Client) -> None:

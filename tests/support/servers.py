@@ -141,7 +141,8 @@ class Server:
         def pinged_or_ended() -> bool:
             try:
                 with redis.Redis(unix_socket_path=str(self.socket_path)) as client:
-                    return client.info("server")["tcp_port"] == port or not process.running
+                    info = client.info()
+                    return (info["tcp_port"] == port and not info["loading"]) or not process.running
             except redis.ConnectionError:
                 return not process.running
 

@@ -74,7 +74,8 @@ class Claims:
         pending = self._waits[: len(queue_names)]
         for wait, name in zip(pending, queue_names, strict=True):
             wait.begin(rq.queue(name), claims, timeout_s)
-        ready = _select([*pending, *wake], timeout_s + REPLY_TIMEOUT_S)
+        # The server ends the moves in time; where there are none, nobody does but we.
+        ready = _select([*pending, *wake], timeout_s + REPLY_TIMEOUT_S if pending else timeout_s)
         answered = [wait for wait in pending if wait in ready]
         for wait in answered:
             wait.end()

@@ -72,7 +72,7 @@ class FencedPipeline(Pipeline):
         watched: list[Any] = [*names]
         if self.fence is not None:
             watched += [self.fence.claims_key, rq.job(self.fence.job_id)]
-        return bool(super().watch(*watched))
+        return cast(bool, cast(Any, super()).watch(*watched))
 
     def multi(self) -> None:
         """Begin the transaction, if the claim stands."""

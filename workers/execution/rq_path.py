@@ -26,7 +26,9 @@ from rq.worker import BaseWorker
 
 from envq.clock import iso, utc_now
 from envq.code.serializer import serializer
+from envq.jobs.enqueue_options import extra_life_s
 from envq.store import events, scripts
+from envq.store.code_store import CodeStore
 from envq.store.keys import Keys
 from envq.store.records import Event, EventKind
 from envq.store.scripts import Claimed, Start
@@ -64,6 +66,7 @@ class RqPath(BaseWorker):
         self.death_penalty_class = _callback_limit(deadlines)
         self.hostname, self.pid, self.ip_address = socket.gethostname(), os.getpid(), "unknown"
         self._envq_keys = keys
+        self._code = CodeStore(connection, keys)
         self._event: Event | None = None
 
     def _set_connection(self, connection: Redis) -> Redis:
@@ -110,9 +113,12 @@ class RqPath(BaseWorker):
         started: Any = job.started_job_registry
         cast(Any, job)._result = value
         if isinstance(value, Retry):
+            self._keep_code(job, value.intervals)
             self._event = self._ended(EventKind.JOB_RETRIED, job, execution)
             self.handle_job_retry(job=job, queue=queue, retry=value, started_job_registry=started, execution=execution)
             return "retried"
+        if job.repeats_left:
+            self._keep_code(job, job.repeat_intervals)
         self._event = self._ended(EventKind.JOB_FINISHED, job, execution)
         job.remember_status(JobStatus.FINISHED)
         self.handle_job_success(job=job, queue=queue, started_job_registry=started, execution=execution)
@@ -122,6 +128,7 @@ class RqPath(BaseWorker):
         """Store a failure, a stop, or schedule the retry that is left; the job's status afterwards."""
         if self._was_deleted:
             return self._abandon(job, execution)
+        self._keep_code(job, job.retry_intervals)
         retried = job.should_retry and not stopped
         status = "stopped" if stopped else "retried" if retried else "failed"
         self._event = self._ended(EventKind(f"job.{status}"), job, execution, detail=_last_line(error))
@@ -136,6 +143,13 @@ class RqPath(BaseWorker):
             execution=execution,
         )
         return status
+
+    def _keep_code(self, job: WorkerJob, delays_s: Sequence[int] | None) -> None:
+        """A job that is kept as failed, or runs again after one of these delays, may need its code for long."""
+        if not job.code_digest:
+            return
+        extra_s = extra_life_s(job.failure_ttl)
+        self._code.renew(job.code_digest, for_s=extra_s if extra_s < 0 else max(extra_s, *(delays_s or [0])))
 
     def success_callback(self, job: WorkerJob, value: Any) -> None:
         """Run ``on_success``; what it raises makes the job fail, as in RQ."""

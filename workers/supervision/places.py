@@ -77,6 +77,9 @@ class Place:
             return
         if death.clean and (config.burst or config.max_idle_s is not None):
             self.retired = True
+        elif death.view.job_id:
+            # The job's own count bounds this loop; a growing pause would starve the jobs behind it.
+            self.due_at = now + self.backoff.first_s
         elif lived_s <= HEALTHY_AFTER_S and not (death.clean and config.max_jobs is not None):
             self.delay(now)
 

@@ -22,7 +22,7 @@ States = Callable[[str], list[VariableState]]
 def test_only_workers_that_listen_on_one_of_its_queues_build_it(
     deployment: Deployment, client: Client, declare: Declare, worker: Callable[..., WorkerProcess], states: States
 ) -> None:
-    deployment.start_worker("gpu", "video")
+    worker("gpu", "video", url=deployment.url)
     declare("model", lambda: "on the card", lambda value: value, queues=["gpu", "other"])
     assert run(lambda: env.model, queue="gpu") == "on the card"
     assert run(lambda: env.model, queue="video") == "on the card"
