@@ -78,6 +78,8 @@ class Executor:
         try:
             self._parts.runtime.retry_due()
             reply = self._claim()
+            if reply is None:
+                return None
             if reply.jobs:
                 return self._run(reply.jobs[0])
             return self._idle(reply)
@@ -87,8 +89,12 @@ class Executor:
             self._until_connected(lambda: self._parts.connection.ping())
             return None
 
-    def _claim(self) -> ClaimReply:
-        """Take a job, on a clean executor that has seen every declaration made before the job (C12)."""
+    def _claim(self) -> ClaimReply | None:
+        """
+        Take a job, on a clean executor that has seen every declaration made before the job (C12).
+
+        None: jobs were there and went back, because more has changed meanwhile; look again at once.
+        """
         parts = self._parts
         queues = parts.catch_up.open_queues(self.config.worker.queues)
         reply = parts.claims.take(parts.rq_names(queues))
@@ -103,17 +109,17 @@ class Executor:
             still_open = parts.rq_names(parts.catch_up.open_queues(self.config.worker.queues))
             if reply.jobs[0].fields.get(b"origin", b"").decode() not in still_open:
                 parts.claims.hand_back()
-                return ClaimReply(reply.generation, reply.suspended, [])
+                return None
         if not reply.jobs and would_build:
             return self._claim_again()
         return reply
 
-    def _claim_again(self) -> ClaimReply:
+    def _claim_again(self) -> ClaimReply | None:
         queues = self._parts.catch_up.open_queues(self.config.worker.queues)
         reply = self._parts.claims.take(self._parts.rq_names(queues))
         if reply.jobs and reply.generation != self._parts.catch_up.generation:
             self._parts.claims.hand_back()
-            return ClaimReply(reply.generation, reply.suspended, [])
+            return None
         return reply
 
     def _run(self, claimed: Claimed) -> int | None:
@@ -151,7 +157,8 @@ class Executor:
         if worker.build_failure == "exit" and parts.catch_up.failed_for_good():
             return EXIT_BUILD_FAILED
         queues = parts.catch_up.open_queues(worker.queues)
-        if worker.burst and not reply.suspended and (queues or parts.catch_up.failed_for_good()):
+        all_open = len(queues) == len(worker.queues)
+        if worker.burst and not reply.suspended and (all_open or parts.catch_up.failed_for_good()):
             return EXIT_OK
         if self._idle_too_long():
             return EXIT_OK

@@ -29,25 +29,25 @@ def driver_client(url: str) -> redis.Redis:
 
     Raises ConfigurationError for a URL that is none. Does no I/O.
     """
-    return _client(url, Retry(ExponentialBackoff(cap=0.5, base=0.05), DRIVER_RETRIES))
+    retry = Retry(ExponentialBackoff(cap=0.5, base=0.05), DRIVER_RETRIES)
+    options = {"retry": retry, "max_connections": DRIVER_CONNECTIONS, "timeout": CONNECT_TIMEOUT_S}
+    return _client(url, redis.BlockingConnectionPool, options)
 
 
 def worker_client(url: str) -> redis.Redis:
-    """A client that never repeats a command by itself: a lost reply is settled by asking. No I/O."""
-    return _client(url, Retry(NoBackoff(), 0))
+    """
+    A client that never repeats a command by itself: a lost reply is settled by asking. No I/O.
+
+    Its pool is not bounded: a time limit that strikes while a job talks to Redis may cost it a connection.
+    """
+    return _client(url, redis.ConnectionPool, {"retry": Retry(NoBackoff(), 0)})
 
 
-def _client(url: str, retry: Retry) -> redis.Redis:
+def _client(url: str, pool_class: type[redis.ConnectionPool], options: dict[str, Any]) -> redis.Redis:
     check_url(url)
+    common = {"socket_connect_timeout": CONNECT_TIMEOUT_S, "health_check_interval": 30}
     try:
-        pool = redis.BlockingConnectionPool.from_url(
-            url,
-            max_connections=DRIVER_CONNECTIONS,
-            timeout=CONNECT_TIMEOUT_S,
-            retry=retry,
-            socket_connect_timeout=CONNECT_TIMEOUT_S,
-            health_check_interval=30,
-        )
+        pool = pool_class.from_url(url, **common, **options)
     except (ValueError, TypeError) as error:
         raise ConfigurationError(f"cannot use the Redis URL {safe_url(url)!r}: {error}") from None
     client = redis.Redis(connection_pool=pool)
@@ -124,6 +124,8 @@ def server_facts(client: redis.Redis, url: str) -> ServerFacts:
     """Ask the server; raises ServerUnavailable if it cannot be reached, refuses us, or is too old."""
     try:
         info: dict[str, Any] = client.info()
+    except RecursionError:  # what redis-py 5 ends in when a password is refused
+        raise explain(redis.AuthenticationError("not authenticated"), url) from None
     except REDIS_ERRORS as error:
         raise explain(error, url) from None
     name = "Valkey" if "valkey_version" in info else "Redis"

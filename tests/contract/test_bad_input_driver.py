@@ -178,7 +178,7 @@ def test_anything_but_a_variable_is_refused_and_says_what_to_do(value: Any, clie
         {"initializer": dict, "reinitializer": 3},
         {"initializer": dict, "build": "soon"},
         {"initializer": dict, "init_timeout": -1},
-        {"initializer": dict, "queues": "default"},
+        {"initializer": dict, "queues": []},
         {"initializer": dict, "version": 0},
     ],
     ids=lambda options: "-".join(f"{name}" for name in options),

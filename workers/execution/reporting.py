@@ -44,6 +44,7 @@ class Reporter(Listener):
         self._store = ExecutorStore(connection, keys)
         self._quarantine = Quarantine(connection, keys, info.host, info.name)
         self._written: tuple[str, str] = ("", "")
+        self._counted: list[tuple[int, int]] = []
         self._written_at = 0.0
         self.states: Callable[[], list[ValueState]] = list
         self.state = "starting"
@@ -76,7 +77,10 @@ class Reporter(Listener):
         self._quietly(lambda: self._quarantine.survived(recipe))
 
     def changed(self, state: ValueState) -> None:
-        """Tell watchers and the log, unless it is the coming and going of a reset by the initializer."""
+        """Tell watchers and the log, unless it is the coming and going of a reset by the initializer.
+
+        Of a failure the runtime itself has written the log.
+        """
         now = (state.version, state.digest, state.epoch, state.state, state.error)
         told = self._told.get(state.name)
         if now == told:
@@ -90,8 +94,6 @@ class Reporter(Listener):
             self._emit(kind, state.name, state.version, detail=state.error.strip().rpartition("\n")[2])
         if state.state is State.READY:
             log.info("%s v%d is ready, built in %.3f s", state.name, state.version, state.build_seconds)
-        elif kind is EventKind.VARIABLE_FAILED:
-            log.error("%s v%d: %s\n%s", state.name, state.version, state.state, state.error)
 
     def reset_failed(self, name: str, reason: str) -> None:
         """A value was rebuilt because it could not be put back."""
@@ -108,12 +110,15 @@ class Reporter(Listener):
         self.state = state or self.state
         self._written = (self.state, self.generation)
         self._written_at = time.monotonic()
-        variables = [self._record(value) for value in self.states()]
+        states = self.states()
+        self._counted = _counts(states)
+        variables = [self._record(value) for value in states]
         self._quietly(lambda: self._store.write(self._info, self.state, self.generation, variables))
 
     def settle_on(self, state: str) -> None:
         """Write the hash where the state changed, or counters may have for some seconds."""
-        stale = time.monotonic() - self._written_at > _REFRESH_S and bool(self.states())
+        due = time.monotonic() - self._written_at > _REFRESH_S
+        stale = due and _counts(self.states()) != self._counted
         if (state, self.generation) != self._written or stale:
             self.publish(state)
 
@@ -162,6 +167,10 @@ class RuntimeLimits:
         else:
             work = Work(Phase.RESETTING, what)
         return self._deadlines.limit(seconds, work, TimeLimit(f"{what} ran longer than {seconds or 0:g} s"))
+
+
+def _counts(states: list[ValueState]) -> list[tuple[int, int]]:
+    return [(value.uses, value.resets) for value in states]
 
 
 def _code(recipe: Recipe) -> tuple[str, int, str]:

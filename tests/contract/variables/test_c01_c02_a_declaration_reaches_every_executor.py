@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import threading
 from collections.abc import Callable
@@ -9,8 +10,8 @@ from collections.abc import Callable
 import pytest
 import redis
 from support.deployment import Deployment
+from support.diary import Diary
 from support.jobs import run, run_all
-from support.waiting import eventually
 from support.workers import WorkerProcess
 
 import envq
@@ -113,19 +114,18 @@ def test_the_first_use_that_needs_redis_connects_and_publishes_first(
 
 
 def test_it_is_built_once_and_all_jobs_share_it(
-    client: Client, deployment: Deployment, declare: Callable[..., None], states: Callable[[str], list[VariableState]]
+    client: Client, deployment: Deployment, declare: Callable[..., None], diary: Diary
 ) -> None:
     """However slow the initializer: jobs pay for nothing but their own work."""
-    import os
+    write = diary.write
 
-    declare("where", lambda: {"pid": os.getpid()}, lambda where: where)
-    assert len(set(run_all(lambda: (env.where["pid"], os.getpid()), 10))) == 1
+    def make() -> int:
+        write("built")
+        return os.getpid()
 
-    def used() -> None:
-        (state,) = states("where")
-        assert (state.builds, state.uses, state.resets) == (1, 10, 10)
-
-    eventually(used)
+    declare("where", make, lambda where: where)
+    assert len({pid for pids in run_all(lambda: (env.where, os.getpid()), 10) for pid in pids}) == 1
+    assert diary.entries == ["built"]
 
 
 def test_the_stock_cli_runs_them_with_its_options(client: Client, worker: StartWorker) -> None:

@@ -7,16 +7,13 @@ from collections.abc import Callable
 import pytest
 from support.diary import Diary
 from support.jobs import run, run_all
-from support.waiting import eventually
 
 import envq
 from envq.driver.client import Client
 from envq.environment import env
-from envq.store.records import VariableState
 
 pytestmark = pytest.mark.usefixtures("deployment")
 Declare = Callable[..., None]
-States = Callable[[str], list[VariableState]]
 
 
 def test_the_first_job_sees_the_value_as_the_initializer_made_it(client: Client, declare: Declare) -> None:
@@ -68,15 +65,21 @@ def test_the_identity_keeps_what_jobs_change(client: Client, declare: Declare) -
     assert run_all(append, 3) == [1, 2, 3]
 
 
-def test_only_used_variables_are_reset(client: Client, declare: Declare, states: States) -> None:
-    declare("used", lambda: 0, lambda x: x)
-    declare("unused", lambda: 0, lambda x: x)
-    run(lambda: env.used)
+def test_only_used_variables_are_reset(client: Client, declare: Declare, diary: Diary) -> None:
+    write = diary.write
 
-    def counted() -> None:
-        assert [states(name)[0].resets for name in ("used", "unused")] == [1, 0]
+    def note(name: str) -> Callable[[int], int]:
+        def reset(value: int) -> int:
+            write(name)
+            return value
 
-    eventually(counted)
+        return reset
+
+    for name in ("used", "unused", "used_too"):
+        declare(name, lambda: 0, note(name))
+    run(lambda: [env.used_too, env.used])
+    run(lambda: None)
+    assert diary.entries == ["used_too", "used"]
 
 
 def test_in_one_job_every_read_gives_the_same_object(client: Client, declare: Declare) -> None:

@@ -59,28 +59,39 @@ def test_a_job_that_reads_it_fails_at_once_with_the_initializers_traceback(
 
 
 def test_it_is_tried_five_times_then_only_on_request(
-    deployment: Deployment, client: Client, diary: Diary, states: States
+    deployment: Deployment, client: Client, worker: StartWorker, diary: Diary, states: States
 ) -> None:
     write = diary.write
 
     def make() -> object:
-        write(repr(time.time()))
+        import os
+
+        write(f"{os.getpid()} {time.time()!r}")
         raise ValueError("still broken")
+
+    def tries() -> dict[str, list[float]]:
+        found: dict[str, list[float]] = {}
+        for pid, at in map(str.split, diary.entries):
+            found.setdefault(pid, []).append(float(at))
+        return found
 
     def given_up() -> None:
         assert states("model")[0].state == "failed"
         assert "given up after 5 tries" in deployment.worker.output
 
     env.model = envq.EnvironmentVariable(make)
-    eventually(lambda: len(diary.entries) == 5, timeout=40)
+    exiting = worker("other", "--build-failure", "exit", url=deployment.url, wait=False)
+    assert exiting.wait(40) == 5
+    assert "ValueError: still broken" in exiting.output
     eventually(given_up)
-    tried_at = list(map(float, diary.entries))
-    pauses = [after - before for before, after in itertools.pairwise(tried_at)]
-    assert all(pause >= wanted for pause, wanted in zip(pauses, RETRIED_AFTER_S, strict=True)), pauses
+    assert sorted(map(len, tries().values())) == [5, 5]
+    for tried_at in tries().values():
+        pauses = [after - before for before, after in itertools.pairwise(tried_at)]
+        assert all(pause >= wanted for pause, wanted in zip(pauses, RETRIED_AFTER_S, strict=True)), pauses
     with pytest.raises(envq.JobFailed, match="envq env rebuild model"):
         run(lambda: env.model)
     assert command("env", "rebuild", "model", url=deployment.url).returncode == 0
-    eventually(lambda: len(diary.entries) == 6)
+    eventually(lambda: len(diary.entries) > 10)
     env.model = envq.EnvironmentVariable(lambda: "mended", lambda value: value)
     assert run(lambda: env.model) == "mended"
 
@@ -112,13 +123,26 @@ def test_a_required_one_without_queues_keeps_all_jobs_waiting(client: Client, wo
     worker()
 
     def waits() -> None:
-        (executor,) = client.executors.all()
-        assert executor.state == "waiting"
+        assert [executor.state for executor in client.executors.all()] == ["waiting"]
 
     eventually(waits)
     assert waiting.get_status().value == "queued"
     client.connection.set("test:up", 1)
     assert envq.get(waiting, timeout=30) == "built"
+
+
+def test_a_burst_worker_waits_for_a_required_one_that_is_tried_again(
+    client: Client, worker: StartWorker, states: States
+) -> None:
+    env.model = envq.EnvironmentVariable(
+        fails_until(client, "test:up"), lambda value: value, queues=["gated"], required=True
+    )
+    waiting = enqueue(lambda: env.model, queue="gated")
+    burst = worker("gated", "open", "--burst", wait=False)
+    eventually(lambda: [state.state for state in states("model")] == ["failed"])
+    client.connection.set("test:up", 1)
+    assert envq.get(waiting, timeout=30) == "built"
+    assert burst.wait(20) == 0
 
 
 @pytest.mark.parametrize("how", ["os._exit(1)", "os.kill(os.getpid(), 9)"])
@@ -278,10 +302,3 @@ def test_a_worker_that_is_stopped_does_not_wait_for_a_build(client: Client, work
     diary.wait_for("hangs")
     assert one.stop() == 0
     assert client.connection.hgetall(client.keys.tries("model", 1)) == {}
-
-
-def test_all_initializers_of_a_worker_are_told_about_when_asked_to_exit(client: Client, worker: StartWorker) -> None:
-    env.model = envq.EnvironmentVariable(lambda: 1 / 0)
-    one = worker("--build-failure", "exit", wait=False)
-    assert one.wait(40) == 5
-    assert "ZeroDivisionError" in one.output
