@@ -7,7 +7,6 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,7 +14,6 @@ from envq.clock import iso, utc_now
 from envq.code.payload import Blob, pack_code
 from envq.code.shipping import MAIN_MODULES
 from envq.errors import InvalidDeclaration
-from envq.runtime import Callables, Recipe
 from envq.settings import Limits
 from envq.store.declarations import Published
 from envq.store.records import Declaration
@@ -27,21 +25,6 @@ log = logging.getLogger("envq.env")
 def pack(name: str, variable: EnvironmentVariable, limits: Limits) -> Blob:
     """Its code; raises PayloadError naming the variable and what it captures that cannot travel."""
     return pack_code(variable.callables, what=f"variable {name}", limits=limits)
-
-
-def recipe(declaration: Declaration, load: Callable[[], Callables]) -> Recipe:
-    """What the runtime builds from."""
-    return Recipe(
-        name=declaration.name,
-        version=declaration.version,
-        epoch=declaration.epoch,
-        digest=declaration.digest,
-        load=load,
-        build=cast(Any, declaration.build),
-        replace=cast(Any, declaration.replace),
-        init_timeout=declaration.init_timeout,
-        reset_timeout=declaration.reset_timeout,
-    )
 
 
 def declaration_of(name: str, variable: EnvironmentVariable, blob: Blob) -> Declaration:

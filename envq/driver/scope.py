@@ -9,11 +9,12 @@ from typing import Literal, Protocol
 
 from redis import RedisError
 
-from envq.code.payload import Blob, load_code
+from envq.code.payload import Blob
 from envq.driver.copies import DriverCopies
-from envq.driver.publishing import declaration_of, lives_in_main, not_a_variable, pack, recipe, report
+from envq.driver.publishing import declaration_of, lives_in_main, not_a_variable, pack, report
 from envq.environment import is_bound
 from envq.errors import DriverReadRefused
+from envq.recipes import recipe, stored_recipe
 from envq.runtime import Callables, Recipe
 from envq.settings import Settings
 from envq.store.declarations import Published, Snapshot
@@ -192,8 +193,7 @@ class DriverScope:
         own = self._declared.get(declaration.name)
         if own is not None:
             return recipe(declaration, lambda: Callables(*own.callables))
-        code = deployment.declarations.code
-        return recipe(declaration, lambda: Callables(*load_code(code(declaration))))
+        return stored_recipe(declaration, deployment.declarations.code)
 
     def _mode(self, option: str, variable: EnvironmentVariable | None = None) -> str:
         mode = self.mode if option == "auto" else option

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, cast
 
-from envq.code.payload import load_code
-from envq.runtime import Callables, Recipe, Runtime, State
+from envq.recipes import stored_recipe
+from envq.runtime import Recipe, Runtime, State
 from envq.store.declarations import DeclarationStore, Snapshot
 from envq.store.records import Declaration
 
@@ -37,7 +36,7 @@ class CatchUp:
         """What the store says now, as recipes, and whether taking it over would run an initializer."""
         snapshot = self._store.snapshot()
         recipes = {
-            name: self._recipe(declaration)
+            name: stored_recipe(declaration, self._store.code)
             for name, declaration in snapshot.declarations.items()
             if self._is_for_us(declaration)
         }
@@ -73,19 +72,3 @@ class CatchUp:
 
     def _is_for_us(self, declaration: Declaration) -> bool:
         return declaration.queues is None or not self._queues.isdisjoint(declaration.queues)
-
-    def _recipe(self, declaration: Declaration) -> Recipe:
-        def load() -> Callables:
-            return Callables(*cast(tuple[Any, ...], load_code(self._store.code(declaration))))
-
-        return Recipe(
-            name=declaration.name,
-            version=declaration.version,
-            epoch=declaration.epoch,
-            digest=declaration.digest,
-            load=load,
-            build=cast(Literal["eager", "lazy"], declaration.build),
-            replace=cast(Literal["keep", "free"], declaration.replace),
-            init_timeout=declaration.init_timeout,
-            reset_timeout=declaration.reset_timeout,
-        )
