@@ -30,6 +30,15 @@ JobInterrupt(BaseException)       raised *inside* a job, so that ``except Except
 from __future__ import annotations
 
 
+def headline(error: BaseException) -> str:
+    """Its class and the first line of its text, in one short line; also where making the text raises."""
+    try:
+        text = str(error)
+    except BaseException:  # noqa: BLE001 - the user's __str__
+        text = "<its text cannot be made>"
+    return f"{type(error).__name__}: {text}".splitlines()[0][:200]
+
+
 class EnvqError(Exception):
     """Root of everything envq raises on purpose."""
 

@@ -51,6 +51,7 @@ class Executor:
         self._parts: Parts = assemble(config, slot, self._deadlines)
         self._idle_since = time.monotonic()
         self._maintained_at = 0.0
+        self._pause_s = FIRST_PAUSE_S  # after an error of Redis; longer after each in a row
         self._jobs = 0
 
     def run(self) -> int:
@@ -76,18 +77,24 @@ class Executor:
         if self._heed() or self._stopping:
             return EXIT_OK
         try:
-            self._parts.runtime.retry_due()
-            reply = self._claim()
-            if reply is None:
-                return None
-            if reply.jobs:
-                return self._run(reply.jobs[0])
-            return self._idle(reply)
+            code = self._take_and_run()
+            self._pause_s = FIRST_PAUSE_S
+            return code
         except REDIS_ERRORS as error:
             self._parts.forget_connections()
             log.warning("Redis does not answer (%s); trying again", error)
             self._until_connected(lambda: self._parts.connection.ping())
+            # It may answer and still refuse (no memory left, no right to write): do not ask in a tight loop.
+            self._control.poll(self._pause_s)
+            self._pause_s = min(self._pause_s * 2, LONGEST_PAUSE_S)
             return None
+
+    def _take_and_run(self) -> int | None:
+        self._parts.runtime.retry_due()
+        reply = self._claim()
+        if reply is None:
+            return None
+        return self._run(reply.jobs[0]) if reply.jobs else self._idle(reply)
 
     def _claim(self) -> ClaimReply | None:
         """
@@ -107,7 +114,7 @@ class Executor:
         parts.adopt(snapshot, recipes)
         if reply.jobs and not reply.jobs[0].settle:
             still_open = parts.rq_names(parts.catch_up.open_queues(self.config.worker.queues))
-            if reply.jobs[0].fields.get(b"origin", b"").decode() not in still_open:
+            if reply.jobs[0].fields.get(b"origin", b"").decode(errors="replace") not in still_open:
                 parts.claims.hand_back()
                 return None
         if not reply.jobs and would_build:
@@ -209,7 +216,7 @@ class Executor:
 
     def _on_stop(self, _signum: int, frame: FrameType | None) -> None:
         self._stopping = True
-        self._deadlines.break_off_build(frame)
+        self._deadlines.break_off_build(frame, "the worker stops")
 
     def _heed(self) -> bool:
         """Read what the supervisor said; True to stop. A closed pipe means it is gone: never outlive it."""

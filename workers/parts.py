@@ -6,7 +6,6 @@ import logging
 import os
 import platform
 import sys
-import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -17,7 +16,6 @@ from envq.clock import iso, utc_now
 from envq.code.digest import fingerprint
 from envq.driver.client import Client, swap_default
 from envq.environment import bind, env
-from envq.errors import PayloadError
 from envq.runtime import Recipe, Runtime
 from envq.store import events
 from envq.store.code_store import CodeStore
@@ -36,9 +34,10 @@ from envq.workers.execution.event_loop import EventLoop
 from envq.workers.execution.fence import FencedRedis
 from envq.workers.execution.output import JobLabel, LabelledOutput, label_output
 from envq.workers.execution.reporting import Reporter, RuntimeLimits
-from envq.workers.execution.rq_path import ExcInfo, RqPath
+from envq.workers.execution.rq_path import RqPath
 from envq.workers.execution.scope import ExecutorScope
 from envq.workers.execution.storing import Storing
+from envq.workers.execution.threads import VariableThreads
 from envq.workers.execution.worker_job import WorkerJob
 from envq.workers.slot import Slot
 
@@ -138,14 +137,9 @@ class Parts:
 
     def _fail_unreadable(self, claimed: Claimed, cause: Exception) -> None:
         job = WorkerJob(claimed.job_id, connection=self.connection)
-        job.origin = claimed.fields.get(b"origin", b"").decode()
+        job.origin = claimed.fields.get(b"origin", b"").decode(errors="replace")
         job.description = claimed.fields.get(b"description", b"").decode(errors="replace")
-        job.data = zlib.compress(b"")
-        job.ended_at = utc_now()
-        error = PayloadError(f"the record of job {job.id} cannot be read: {type(cause).__name__}: {cause}")
-        info: ExcInfo = (PayloadError, error, None)
-        self.services.storing.store(job, lambda: self.rq.failure(job, None, info, stopped=False))
-        log.error("%s", error)
+        self.services.storing.store(job, lambda: self.rq.give_up(job, cause))
 
 
 def assemble(config: ExecutorConfig, slot: Slot, deadlines: Deadlines) -> Parts:
@@ -154,12 +148,12 @@ def assemble(config: ExecutorConfig, slot: Slot, deadlines: Deadlines) -> Parts:
     connection = FencedRedis.over(worker_client(worker.settings.url))
     keys = Keys(worker.settings.namespace, database_number(connection))
     info = _info(config)
-    loop = EventLoop()
+    loop, threads = EventLoop(), VariableThreads()
     reporter = Reporter(connection, keys, info)
     catch_up = CatchUp(DeclarationStore(connection, keys), lambda: runtime, worker.queues)
     runtime = Runtime(
         listener=reporter,
-        limits=RuntimeLimits(deadlines, reporter),
+        limits=RuntimeLimits(deadlines, reporter, threads),
         run_coroutine=loop.run_for_variable,
         cache=vars(env),
         fingerprint=fingerprint if worker.check_resets else None,
@@ -170,9 +164,9 @@ def assemble(config: ExecutorConfig, slot: Slot, deadlines: Deadlines) -> Parts:
     _work_for_jobs(worker, keys, connection)
     rq_names = [keys.queue_name(name) for name in worker.queues]
     rq = RqPath(config.name, rq_names, connection, keys, deadlines)
-    storing = Storing(connection, keys, config.name)
+    storing = Storing(connection, keys, config.name, rq.give_up)
     label = JobLabel(config.number)
-    services = Services(config.name, runtime, rq, storing, deadlines, loop, slot)
+    services = Services(config.name, runtime, rq, storing, deadlines, loop, threads, slot)
     layers = [*middleware.OUTER, *map(middleware.load, worker.middleware), *middleware.INNER]
     return Parts(
         connection=connection,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
-from typing import Any
+from typing import Any, cast
 
 from envq.clock import utc_now
 from envq.errors import JobInterrupt, JobStopRequested, JobTimedOut, WorkerLost
-from envq.store.scripts import Claimed
+from envq.store.scripts import CRASHES_ALLOWED, Claimed
 from envq.workers.execution.rq_path import ExcInfo
 from envq.workers.execution.worker_job import WorkerJob
 from envq.workers.parts import Parts
@@ -21,15 +21,27 @@ def settle(parts: Parts, claimed: Claimed, reason: bytes) -> None:
     job = parts.load(claimed)
     if job is None:
         return
-    error = _error(json.loads(reason))
+    why = _read(reason)
+    error = _error(why)
     if isinstance(error, WorkerLost):
         job.retries_left = None  # it went back as often as it may
     job.ended_at = utc_now()
     stopped = isinstance(error, JobStopRequested)
     info: ExcInfo = (type(error), error, None)
-    info = parts.rq.failure_callback(job, info, stopped=stopped)
+    if why.get("deaths", 0) <= CRASHES_ALLOWED:
+        info = parts.rq.failure_callback(job, info, stopped=stopped)
+    else:
+        log.error("job %s: its callback killed too many processes and is left out", job.id, extra=_fields(parts, job))
     status = parts.services.storing.store(job, lambda: parts.rq.failure(job, None, info, stopped=stopped))
     log.warning("x %s %s %s: %s", job.title, job.id, status, error, extra=_fields(parts, job))
+
+
+def _read(reason: bytes) -> dict[str, Any]:
+    try:
+        why = json.loads(reason)
+    except ValueError:
+        return {}
+    return cast(dict[str, Any], why) if isinstance(why, dict) else {}
 
 
 def _error(reason: dict[str, Any]) -> WorkerLost | JobInterrupt:

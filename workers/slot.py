@@ -27,7 +27,7 @@ class Phase(IntEnum):
 
     STARTING = 0
     IDLE = 1
-    BUILDING = 2  # subject: variable, detail: version
+    BUILDING = 2  # subject: variable, detail: which build, see build_detail
     PREPARING = 3  # subject: job id: claimed, no user code has run
     RUNNING = 4  # subject: job id, detail: execution id
     STORING = 5  # subject: job id, detail: execution id
@@ -41,6 +41,7 @@ class Interrupt(IntEnum):
     NOTHING = 0
     STOP_JOB = 1  # target: job id
     CANCEL_BUILD = 2  # target: variable
+    CANCEL_OUTDATED_BUILD = 3  # target: variable; left alone inside a job
 
 
 @dataclass(frozen=True)
@@ -128,6 +129,18 @@ class Slot:
         """What the supervisor asked for last (executor)."""
         interrupt, n, text = _REQUEST.unpack_from(self._bytes, _RECORD.size)
         return Interrupt(interrupt), _text(text, n)
+
+
+def build_detail(identity: tuple[int, str, int]) -> str:
+    """Which build of a variable, from version, digest and epoch; begins with the version."""
+    version, digest, epoch = identity
+    return f"{version} {digest[:12]} {epoch}"
+
+
+def version_built(detail: str) -> int:
+    """The version in a ``build_detail``; 0 where there is none."""
+    version = detail.partition(" ")[0]
+    return int(version) if version.isdigit() else 0
 
 
 def _clip(text: str) -> bytes:

@@ -32,38 +32,38 @@ class InlineRuns:
     def __init__(self, recipes: Callable[[], Mapping[str, Recipe]]) -> None:
         self._recipes = recipes
         self._lock = threading.RLock()
-        self._levels: list[Runtime] = []
+        self._levels: list[_JobScope] = []
         self._depth = 0
 
     @contextmanager
     def job(self, job_id: str) -> Generator[None]:
         """Run one job inside the block: ``envq.env`` gives the values, and they are reset when it ends."""
-        with self._lock, self._level() as runtime:
+        # Bound for the resets and rebuilds around the job too: what they read are these copies, not the driver's.
+        with self._lock, self._level() as level, bound(level):
             # Lazily: a process that only tests some jobs does not want to build for all the others.
-            recipes = {name: replace(recipe, build="lazy") for name, recipe in self._recipes().items()}
-            runtime.adopt(recipes)
-            runtime.retry_due()
-            runtime.begin_job(job_id)
+            level.adopt({name: replace(recipe, build="lazy") for name, recipe in self._recipes().items()})
+            level.runtime.begin_job(job_id)
             try:
-                with bound(_JobScope(runtime, recipes)):
-                    yield
+                yield
             finally:
-                runtime.end_job()
+                level.runtime.end_job()
 
     def close(self) -> None:
         """Tear all values down."""
         with self._lock:
             while self._levels:
-                self._levels.pop().close()
+                with bound(self._levels[-1]):
+                    self._levels.pop().runtime.close()
 
     def after_fork(self) -> None:
         """In a child: another thread of the parent may have held the lock."""
         self._lock = threading.RLock()
 
     @contextmanager
-    def _level(self) -> Generator[Runtime]:
+    def _level(self) -> Generator[_JobScope]:
         if self._depth == len(self._levels):
-            self._levels.append(Runtime(listener=Listener(), limits=NoLimits(), run_coroutine=runner.run))
+            runtime = Runtime(listener=Listener(), limits=NoLimits(), run_coroutine=runner.run)
+            self._levels.append(_JobScope(runtime))
         self._depth += 1
         try:
             yield self._levels[self._depth - 1]
@@ -74,9 +74,15 @@ class InlineRuns:
 class _JobScope:
     """What ``envq.env`` means to a job that runs in this process: as in an executor, it only reads."""
 
-    def __init__(self, runtime: Runtime, recipes: Mapping[str, Recipe]) -> None:
-        self._runtime = runtime
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime = runtime
+        self._recipes: Mapping[str, Recipe] = {}
+
+    def adopt(self, recipes: Mapping[str, Recipe]) -> None:
+        """Change over to what is declared now."""
         self._recipes = recipes
+        self.runtime.adopt(recipes)
+        self.runtime.retry_due()
 
     def declare(self, name: str, variable: object) -> None:
         """Nothing for what is declared already; anything else is ignored with a warning (C20)."""
@@ -94,7 +100,7 @@ class _JobScope:
             )
 
     def read(self, name: str) -> object:
-        return self._runtime.read(name)
+        return self.runtime.read(name)
 
     def remove(self, name: str) -> None:
         raise EnvironmentVariableError(f"envq.env.{name} cannot be removed by a job; remove it on a driver", name)

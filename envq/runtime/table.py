@@ -54,10 +54,11 @@ class Table:
         return not all(map(self.is_current, slot.value.grounds.values()))
 
     def wake(self, name: str) -> None:
-        """Something may be readable now: what failed for the lack of it starts over."""
+        """Something may be readable now: what failed for the lack of it starts over, and what failed for that."""
         for slot in self.slots.values():
-            if slot.failure is not None and name in slot.failure.waits_for:
+            if slot.waits_for({name}):
                 slot.start_over()
+                self.wake(slot.name)
 
     def hand_out(self, value: Value) -> None:
         """The job's own code gets it, and with it can reach everything it stands on."""

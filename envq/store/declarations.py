@@ -130,6 +130,8 @@ class DeclarationStore:
             new = published.declaration
             packed = blob.pack() if blob else b""
             if self._write(name, header, new.to_json(), new.digest, current.digest if current else "", packed):
+                if current and current.version != new.version:
+                    self._lift_quarantine(current)  # its number comes back where the variable is removed
                 return published
 
     def _write(self, name: str, expected: str, header: str, new: str, old: str, blob: bytes) -> bool:  # noqa: PLR0913 - one compare-and-set

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -55,6 +56,8 @@ def test_a_job_whose_process_dies_every_time_runs_exactly_four_times(
     assert envq.get(behind, timeout=10) == "fine"
     assert runs_of(client, poison) == 4
     assert poison.get_status() == "failed"
+    assert queue.started_job_registry.get_job_ids(cleanup=False) == []
+    assert not list(client.connection.scan_iter("rq:execution*", count=1000))
     assert poison.id in queue.failed_job_registry.get_job_ids()
 
 
@@ -134,6 +137,20 @@ def test_a_job_that_must_not_run_twice_is_still_retried_when_it_raised(client: C
 
     job = envq.task(raises_once).options(on_crash="fail", retry=1).enqueue()
     assert envq.get(job, timeout=10) == 2
+
+
+@pytest.mark.parametrize("option", ["on_failure", "on_success"])
+def test_a_callback_that_kills_its_process_ends_with_the_job(
+    option: str, client: Client, worker: Callable[..., WorkerProcess], tmp_path: Path
+) -> None:
+    (tmp_path / "deadly_callback.py").write_text("import os\n\ndef die(*_):\n    os.kill(os.getpid(), 9)\n")
+    worker("--path", str(tmp_path))
+    function = (lambda: 1 / 0) if option == "on_failure" else (lambda: 1)
+    job = envq.Queue().enqueue(function, **{option: envq.Callback("deadly_callback.die")})
+    behind = envq.Queue().enqueue(lambda: "fine")
+    with pytest.raises(envq.WorkerLost):
+        envq.get(job, timeout=30)
+    assert envq.get(behind, timeout=15) == "fine"
 
 
 @pytest.mark.usefixtures("running")

@@ -1,4 +1,4 @@
-"""RQ's sharp edges around processes: kills in the wrong moment, outages, names, secrets, pools (RQ.md's S numbers)."""
+"""RQ's sharp edges around processes: kills in the wrong moment, outages, names, secrets, pools ."""
 
 from __future__ import annotations
 
@@ -132,9 +132,7 @@ def test_an_executor_that_breaks_is_replaced_and_the_worker_never_ends_by_itself
     assert running.running
 
 
-def test_a_fixed_name_can_start_again_right_after_a_crash(
-    client: Client, worker: Callable[..., WorkerProcess]
-) -> None:
+def test_a_fixed_name_can_start_again_right_after_a_crash(client: Client, worker: Callable[..., WorkerProcess]) -> None:
     worker("--name", "mine").kill()
     again = worker("--name", "mine")
     assert all(name.startswith("mine.") for name in again.executors())

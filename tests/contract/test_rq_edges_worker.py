@@ -1,4 +1,4 @@
-"""RQ's sharp edges around a worker: commands, garbage, suspension, schedules, stock tools beside it (RQ.md's S numbers)."""
+"""RQ's sharp edges around a worker: commands, garbage, suspension, schedules, stock tools beside it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -100,9 +101,7 @@ def test_a_stop_does_not_mark_a_later_failure_as_stopped(driver: Client, wait_at
     eventually(lambda: first.get_status() == "finished")
 
 
-def test_the_kill_command_ends_the_process_and_the_job_runs_again(
-    deployment: Deployment, driver: Client
-) -> None:
+def test_the_kill_command_ends_the_process_and_the_job_runs_again(deployment: Deployment, driver: Client) -> None:
     def first_waits() -> int:
         import threading
 
@@ -172,7 +171,7 @@ def test_a_retry_with_intervals_waits_as_long_as_each_says(driver: Client) -> No
     with pytest.raises(envq.JobFailed):
         envq.get(job, timeout=20)
     times = [float(each) for each in driver.connection.lrange(f"times:{job.id}", 0, -1)]
-    gaps = [after - before for before, after in zip(times, times[1:], strict=False)]
+    gaps = [after - before for before, after in pairwise(times)]
     assert len(gaps) == 3
     assert gaps[0] < 1
     assert all(1 <= gap <= 5 for gap in gaps[1:]), gaps
@@ -234,3 +233,24 @@ def test_higher_queues_come_first_and_every_queue_wakes_the_worker(driver: Clien
     driver.connection.rpush("gate:first", 1)
     envq.get([first, *jobs], timeout=10)
     assert driver.connection.lrange("order", 0, -1) == [b"first", b"high", b"default"]
+
+
+def test_a_large_payload_is_not_written_again_with_the_result(deployment: Deployment, driver: Client) -> None:
+    def received() -> int:
+        return int(deployment.redis.info("stats")["total_net_input_bytes"])
+
+    job = envq.Queue("aside").enqueue(len, os.urandom(1024 * 1024))
+    before = received()
+    deployment.redis.lmove("rq:queue:aside", "rq:queue:default", "LEFT", "RIGHT")
+    assert envq.get(job, timeout=10) == 1024 * 1024
+    eventually(lambda: deployment.redis.hget(f"rq:worker:{executor_of(deployment)}", "state") == b"idle")
+    assert received() - before < 200 * 1024
+
+
+def test_arguments_reach_neither_the_log_nor_the_description(deployment: Deployment, driver: Client) -> None:
+    ours = envq.Queue().enqueue(lambda word: len(word), "s3cret-one")
+    stock = rq.Queue(connection=driver.connection).enqueue("operator.add", "s3cret-", "two")
+    assert envq.get([ours, envq.Job.fetch(stock.id)], timeout=10) == [10, "s3cret-two"]
+    assert "s3cret" not in str(ours.description)
+    eventually(lambda: f"{stock.id} finished" in deployment.worker.output)
+    assert "s3cret" not in deployment.worker.output

@@ -13,6 +13,7 @@ from envq.workers.execution.deadline import Deadlines
 from envq.workers.execution.event_loop import EventLoop
 from envq.workers.execution.rq_path import RqPath
 from envq.workers.execution.storing import Storing
+from envq.workers.execution.threads import VariableThreads
 from envq.workers.execution.worker_job import WorkerJob
 from envq.workers.slot import Slot
 
@@ -27,6 +28,7 @@ class Services:
     storing: Storing
     deadlines: Deadlines
     loop: EventLoop
+    threads: VariableThreads
     slot: Slot
 
 

@@ -97,16 +97,18 @@ class Deadlines:
         top = self._stack[-1].work
         if interrupt is Interrupt.CANCEL_BUILD and top.phase is Phase.BUILDING and top.subject == target:
             self._interrupt(TimeLimit(f"the build of {target} was cancelled: it is not declared any more"), frame)
+        elif interrupt is Interrupt.CANCEL_OUTDATED_BUILD and top.subject == target:
+            self.break_off_build(frame, "it was declared anew")
         elif interrupt is Interrupt.STOP_JOB and any(
             limit.work.phase is Phase.RUNNING and limit.work.subject == target for limit in self._stack
         ):
             self._interrupt(JobStopRequested(f"job {target} was stopped on request"), frame)
 
-    def break_off_build(self, frame: FrameType | None) -> None:
-        """A stop does not wait for a build between jobs; one inside a job belongs to the job."""
+    def break_off_build(self, frame: FrameType | None, why: str) -> None:
+        """End a build between jobs; one inside a job belongs to the job."""
         phases = [limit.work.phase for limit in self._stack]
         if phases and phases[-1] is Phase.BUILDING and Phase.RUNNING not in phases:
-            self._interrupt(TimeLimit("the build was broken off: the worker stops"), frame)
+            self._interrupt(TimeLimit(f"the build was broken off: {why}"), frame)
 
     def _interrupt(self, error: BaseException, frame: FrameType | None) -> None:
         top = self._stack[-1]

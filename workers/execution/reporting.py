@@ -6,8 +6,8 @@ import logging
 import resource
 import sys
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final
 
 from redis import Redis
@@ -20,7 +20,8 @@ from envq.store.keys import Keys
 from envq.store.records import EventKind, ExecutorInfo, VariableState
 from envq.workers.execution.deadline import Deadlines, Work
 from envq.workers.execution.quarantine import Quarantine
-from envq.workers.slot import Phase
+from envq.workers.execution.threads import VariableThreads
+from envq.workers.slot import Phase, build_detail
 
 log = logging.getLogger("envq.env")
 
@@ -49,7 +50,7 @@ class Reporter(Listener):
         self.states: Callable[[], list[ValueState]] = list
         self.state = "starting"
         self.generation = ""
-        self.now_building: tuple[str, int] | None = None
+        self.now_building: tuple[str, str] | None = None  # for the slot: name, which build
         self._rss: dict[str, float] = {}
         self._survived: set[tuple[str, int, str]] = set()
         self._told: dict[str, tuple[int, str, int, State, str]] = {}
@@ -65,7 +66,7 @@ class Reporter(Listener):
         """
         if _code(recipe) not in self._survived:
             self._quarantine.mark_try(recipe)
-        self.now_building = (recipe.name, recipe.version)
+        self.now_building = (recipe.name, build_detail(recipe.identity))
 
     def build_ended(self, recipe: Recipe) -> None:
         """The process survived it."""
@@ -155,18 +156,23 @@ class Reporter(Listener):
 class RuntimeLimits:
     """The runtime's limits on this executor's clock."""
 
-    def __init__(self, deadlines: Deadlines, reporter: Reporter) -> None:
+    def __init__(self, deadlines: Deadlines, reporter: Reporter, threads: VariableThreads) -> None:
         self._deadlines = deadlines
         self._reporter = reporter
+        self._threads = threads
 
     def limit(self, seconds: float | None, what: str) -> AbstractContextManager[Any]:
         """A build if one was just announced, else a reset, check or teardown."""
         building, self._reporter.now_building = self._reporter.now_building, None
-        if building is not None:
-            work = Work(Phase.BUILDING, building[0], str(building[1]))
-        else:
-            work = Work(Phase.RESETTING, what)
-        return self._deadlines.limit(seconds, work, TimeLimit(f"{what} ran longer than {seconds or 0:g} s"))
+        error = TimeLimit(f"{what} ran longer than {seconds or 0:g} s")
+        if building is None:
+            return self._deadlines.limit(seconds, Work(Phase.RESETTING, what), error)
+        return self._build_limit(seconds, Work(Phase.BUILDING, *building), error)
+
+    @contextmanager
+    def _build_limit(self, seconds: float | None, work: Work, error: TimeLimit) -> Generator[None]:
+        with self._threads.noting(), self._deadlines.limit(seconds, work, error):
+            yield
 
 
 def _counts(states: list[ValueState]) -> list[tuple[int, int]]:

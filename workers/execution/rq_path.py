@@ -11,7 +11,7 @@ import os
 import socket
 import sys
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, cast
 from uuid import uuid4
@@ -19,13 +19,16 @@ from uuid import uuid4
 from redis import Redis
 from redis.client import Pipeline
 from rq import Queue, callbacks, job_lifecycle, registry, worker_registration
+from rq.defaults import DEFAULT_FAILURE_TTL
 from rq.executions import Execution
 from rq.job import JobStatus, Retry
+from rq.results import Result
 from rq.timeouts import BaseDeathPenalty
 from rq.worker import BaseWorker
 
 from envq.clock import iso, utc_now
 from envq.code.serializer import serializer
+from envq.errors import PayloadError, headline
 from envq.jobs.enqueue_options import extra_life_s
 from envq.store import events, scripts
 from envq.store.code_store import CodeStore
@@ -39,6 +42,7 @@ from envq.workers.slot import Phase
 
 ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
 
+log = logging.getLogger("envq.job")
 _quiet = logging.getLogger("envq.rq")  # RQ writes four lines a job; ours are in middleware/job_log.py
 _quiet.setLevel(logging.WARNING)
 
@@ -131,7 +135,7 @@ class RqPath(BaseWorker):
         self._keep_code(job, job.retry_intervals)
         retried = job.should_retry and not stopped
         status = "stopped" if stopped else "retried" if retried else "failed"
-        self._event = self._ended(EventKind(f"job.{status}"), job, execution, detail=_last_line(error))
+        self._event = self._ended(EventKind(f"job.{status}"), job, execution, detail=headline(error[1]))
         job.remember_status(JobStatus.FAILED)
         if stopped:
             self._stopped_job_id = job.id
@@ -143,6 +147,24 @@ class RqPath(BaseWorker):
             execution=execution,
         )
         return status
+
+    def give_up(self, job: WorkerJob, cause: BaseException) -> str:
+        """End a job whose record is damaged as failed, writing no more than it takes to be seen as such."""
+        if self._was_deleted:
+            return self._abandon(job, None)
+        error = PayloadError(f"the record of job {job.id} cannot be used: {headline(cause)}")
+        execution = next((each for each in self.executions.values() if each.job_id == job.id), None)
+        self._event = self._ended(EventKind.JOB_FAILED, job, execution, detail=headline(error))
+        until = utc_now() + timedelta(seconds=DEFAULT_FAILURE_TTL)
+        with self.connection.pipeline() as pipeline:
+            pipeline.hset(job.key, mapping={"status": JobStatus.FAILED.value, "ended_at": iso(utc_now())})
+            pipeline.zadd(job.failed_job_registry.key, {job.id: until.timestamp()})
+            Result.create_failure(job, DEFAULT_FAILURE_TTL, _traceback(error), worker_name=self.name, pipeline=pipeline)
+            self.increment_failed_job_count(pipeline)
+            self.cleanup_execution(job, pipeline, execution)
+            pipeline.execute()
+        log.error("%s", error)
+        return "failed"
 
     def _keep_code(self, job: WorkerJob, delays_s: Sequence[int] | None) -> None:
         """A job that is kept as failed, or runs again after one of these delays, may need its code for long."""
@@ -227,8 +249,8 @@ class RqPath(BaseWorker):
         )
 
 
-def _last_line(error: ExcInfo) -> str:
-    return f"{error[0].__name__}: {error[1]}".splitlines()[0][:200]
+def _traceback(error: BaseException) -> str:
+    return job_lifecycle.format_exc_info((type(error), error, error.__traceback__))
 
 
 def _callback_limit(deadlines: Deadlines) -> type[BaseDeathPenalty]:

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final, cast
 
 from envq.store.connection import REDIS_ERRORS
@@ -32,8 +33,16 @@ _CHANGED: Final = (
 class Storing:
     """Repeats a transaction until it is known to be stored, or the claim is known to be gone."""
 
-    def __init__(self, connection: FencedRedis, keys: Keys, executor: str) -> None:
+    def __init__(
+        self,
+        connection: FencedRedis,
+        keys: Keys,
+        executor: str,
+        give_up: Callable[[WorkerJob, BaseException], str],
+    ) -> None:
+        """``give_up`` ends a job of whose record RQ's code can make nothing."""
         self._connection = connection
+        self._give_up = give_up
         self._claims_key = keys.claims(executor)
 
     def store(self, job: WorkerJob, write: Callable[[], str]) -> str:
@@ -48,7 +57,12 @@ class Storing:
         pause_s = FIRST_PAUSE_S
         with self._fenced(job) as fence:
             while True:
-                status = self._try(job, write, fence)
+                try:
+                    status = self._try(job, write, fence)
+                except Exception as error:  # RQ's code raises anything for a damaged record
+                    log.exception("job %s cannot be stored in the usual way", job.id)
+                    write = partial(self._give_up, job, error)
+                    continue
                 if fence.settled:
                     return status
                 standing = self._claim_stands(job.id)

@@ -6,6 +6,7 @@ import logging
 import time
 from typing import Any
 
+from envq.errors import headline
 from envq.workers.execution.context import CallNext, JobContext
 
 log = logging.getLogger("envq.job")
@@ -37,7 +38,7 @@ def job_log(context: JobContext, call_next: CallNext) -> Any:
         duration_ms = round((time.perf_counter() - began) * 1000, 1)
         fields |= {"duration_ms": duration_ms, "status": context.status}
         mark = "←" if context.status == "finished" else "x"
-        reason = f": {type(context.error).__name__}: {context.error}" if context.error else ""
+        reason = f": {headline(context.error)}" if context.error else ""
         log.log(
             _LEVELS.get(context.status, logging.INFO),
             "%s %s %s %s in %s ms%s",
@@ -46,6 +47,6 @@ def job_log(context: JobContext, call_next: CallNext) -> Any:
             job.id,
             context.status,
             duration_ms,
-            reason.split("\n", 1)[0],
+            reason,
             extra=fields,
         )

@@ -13,7 +13,11 @@ log = logging.getLogger("envq.job")
 
 
 def leftovers(context: JobContext, call_next: CallNext) -> Any:
-    """Tasks left on the event loop are cancelled; a thread left behind forces a rebuild of what was used."""
+    """
+    Tasks left on the event loop are cancelled; a thread left behind forces a rebuild of what was used.
+
+    What a variable's own build started, because the job was the first to read it, is the variable's.
+    """
     before = set(threading.enumerate())
     services = context.services
     try:
@@ -22,7 +26,8 @@ def leftovers(context: JobContext, call_next: CallNext) -> Any:
         cancelled = services.loop.cancel_leftovers()
         if cancelled:
             log.warning("job %s left %d task(s) on the event loop; cancelled", context.job.id, cancelled)
-        left = [thread for thread in threading.enumerate() if thread not in before and _may_touch(thread)]
+        new = [thread for thread in threading.enumerate() if thread not in before]
+        left = [thread for thread in new if thread not in services.threads and _may_touch(thread)]
         if left or services.loop.busy_threads:
             names = ", ".join(thread.name for thread in left) or "asyncio.to_thread"
             services.runtime.distrust_used(f"job {context.job.id} left a thread running ({names})")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ class Order:
 
     def concerns(self, view: SlotView) -> bool:
         """The executor is, or is about to be, at what the order is about."""
-        if self.kind is Interrupt.CANCEL_BUILD:
+        if self.kind in (Interrupt.CANCEL_BUILD, Interrupt.CANCEL_OUTDATED_BUILD):
             return view.phase is Phase.BUILDING and view.subject == self.target
         if view.phase in (Phase.RUNNING, Phase.PREPARING):
             return view.subject == self.target
@@ -39,7 +40,7 @@ class Order:
         """Why it is killed if it does not obey."""
         if self.kind is Interrupt.STOP_JOB:
             return Intent("stopped", f"job {self.target} was stopped on request, by force", self.target)
-        return Intent("build", f"{self.target} is not declared any more, and its build went on")
+        return Intent("removed", f"{self.target} is not declared any more, and its build went on")
 
 
 class Enforcement:
@@ -57,12 +58,9 @@ class Enforcement:
         """End the build of a variable that is not declared any more."""
         self._give(executor, Order(Interrupt.CANCEL_BUILD, variable, CANCEL_WITHIN_S))
 
-    def cancels(self, executor: ExecutorProcess, variable: str) -> bool:
-        """Whether that build is being ended already."""
-        return any(
-            (order.kind, order.target) == (Interrupt.CANCEL_BUILD, variable)
-            for order in self._orders.get(executor.name, [])
-        )
+    def cancel_outdated_build(self, executor: ExecutorProcess, variable: str) -> None:
+        """Ask it to go on to the declaration that stands now; not by force, for it may build inside a job."""
+        self._give(executor, Order(Interrupt.CANCEL_OUTDATED_BUILD, variable, math.inf))
 
     def enforce(self, executors: Iterable[ExecutorProcess]) -> None:
         """Pass on orders that were not passed on, and kill who is overdue."""

@@ -73,7 +73,8 @@ class Link:
     def forget(self) -> None:
         """In a forked child: close the copies of the sockets, without a word to the server."""
         # Connections know by the process id that they are copies, and then only close.
-        for connection in getattr(cast(Any, self.client).connection_pool, "_connections", ()):
+        pool = cast(Any, self.client).connection_pool
+        for connection in (*pool._available_connections, *pool._in_use_connections):
             connection.disconnect()
 
     def close(self) -> None:

@@ -10,7 +10,8 @@ from redis import Redis
 
 from envq.store import keys as rq
 from envq.store.keys import Keys
-from envq.workers.slot import Phase
+from envq.store.records import Declaration
+from envq.workers.slot import Phase, build_detail
 from envq.workers.supervision.commands import Command, NotACommand, parse
 from envq.workers.supervision.crew import Crew
 from envq.workers.supervision.enforcement import Enforcement
@@ -52,14 +53,16 @@ class Obedience:
             self._link.exchange(self.cancel_builds)
 
     def cancel_builds(self, connection: Redis) -> None:
-        """End builds of what is not declared any more: a hung one would not notice. Raises RedisError."""
+        """End builds of what was removed or declared anew: a hung one would not notice. Raises RedisError."""
         for executor in self._crew:
             view = executor.view
-            if view.phase is not Phase.BUILDING or self._enforcement.cancels(executor, view.subject):
+            if view.phase is not Phase.BUILDING:
                 continue
-            if not cast(Any, connection).hexists(self._keys.declarations, view.subject):
-                log.info("executor %s builds %s, which was removed: ending it", executor.name, view.subject)
+            header = cast(bytes | None, cast(Any, connection).hget(self._keys.declarations, view.subject))
+            if header is None:
                 self._enforcement.cancel_build(executor, view.subject)
+            elif build_detail(Declaration.from_json(header).identity) != view.detail:
+                self._enforcement.cancel_outdated_build(executor, view.subject)
 
     def _obey(self, executor: ExecutorProcess, command: Command) -> None:
         log.info("executor %s is told to %s %s", executor.name, command.kind, command.job_id)

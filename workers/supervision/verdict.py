@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from envq.store.scripts import Why
 from envq.workers.config import EXIT_BUILD_FAILED, EXIT_OK, EXIT_RECYCLE
-from envq.workers.slot import Phase, SlotView
+from envq.workers.slot import Phase, SlotView, version_built
 from envq.workers.supervision.processes import describe_exit
 
 # Variables may be built inside a job, and callbacks run while it is stored: only the job's record tells.
@@ -21,7 +21,7 @@ _ORDERLY: Final = frozenset({EXIT_OK, EXIT_RECYCLE, EXIT_BUILD_FAILED, -signal.S
 class Intent:
     """Why a supervisor killed an executor."""
 
-    why: Literal["timeout", "stopped", "build", "command", "cold"]
+    why: Literal["timeout", "stopped", "build", "removed", "command", "cold"]
     detail: str
     job_id: str = ""  # what it was meant for
 
@@ -56,10 +56,11 @@ class Death:
     @property
     def build(self) -> BrokenBuild | None:
         """The build it died in; nobody's fault where it was told to go."""
-        if self.view.phase is not Phase.BUILDING or not self.view.detail.isdigit():
+        version = version_built(self.view.detail)
+        if self.view.phase is not Phase.BUILDING or not version:
             return None
         blamed = self.intent is None or self.intent.why == "build"
-        return BrokenBuild(self.view.subject, int(self.view.detail), blamed)
+        return BrokenBuild(self.view.subject, version, blamed)
 
     @property
     def clean(self) -> bool:
@@ -112,7 +113,7 @@ def _doing(view: SlotView) -> str:
         case Phase.STARTING:
             return "while it started"
         case Phase.BUILDING:
-            return f"while it built {view.subject} version {view.detail}"
+            return f"while it built {view.subject} version {version_built(view.detail)}"
         case Phase.RESETTING:
             return f"while it reset {view.subject}"
         case Phase.RUNNING:

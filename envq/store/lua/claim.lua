@@ -17,11 +17,16 @@ for i = 5, #ARGV do
   held[ARGV[i]] = true
 end
 
+-- Anybody can push an id under which something else is stored; that must not stop a queue.
+local function field(id, name)
+  local value = redis.pcall('HGET', job_prefix .. id, name)
+  return type(value) == 'string' and value or nil
+end
+
 local found = {}
 local function take(id)
-  local hash = redis.call('HGETALL', job_prefix .. id)
-  local status = redis.call('HGET', job_prefix .. id, 'status')
-  if #hash == 0 or status == 'canceled' then
+  local hash = redis.pcall('HGETALL', job_prefix .. id)
+  if hash.err or #hash == 0 or field(id, 'status') == 'canceled' then
     redis.call('LREM', claims, 1, id)  -- deleted or cancelled while it waited
   else
     found[#found + 1] = {id, hash}
@@ -42,7 +47,7 @@ if #unknown > 1 then
   end
   local place = {}
   for i, id in ipairs(unknown) do
-    local origin = redis.call('HGET', job_prefix .. id, 'origin') or ''
+    local origin = field(id, 'origin') or ''
     place[id] = (rank[queue_prefix .. origin] or 0) * 1000000 + i
   end
   table.sort(unknown, function(a, b) return place[a] < place[b] end)
@@ -58,10 +63,10 @@ for i = #unknown, 1, -1 do
     kept = kept or claim[1] == id
   end
   if not kept and redis.call('LREM', claims, 1, id) == 1 then
-    if redis.call('HEXISTS', job_prefix .. id, 'envq_settle') == 1 then
+    if field(id, 'envq_settle') then
       redis.call('RPUSH', settle, id)
     else
-      redis.call('LPUSH', queue_prefix .. (redis.call('HGET', job_prefix .. id, 'origin') or ''), id)
+      redis.call('LPUSH', queue_prefix .. (field(id, 'origin') or ''), id)
     end
   end
 end

@@ -22,7 +22,7 @@ end
 local function to_front(id, job, origin)
   forget_executions(id, origin)
   redis.call('HSET', job, 'status', 'queued', 'started_at', '', 'worker_name', '')
-  local ttl = tonumber(redis.call('HGET', job, 'ttl') or '0')
+  local ttl = tonumber(redis.call('HGET', job, 'ttl') or '0') or 0
   if ttl > 0 then
     redis.call('EXPIRE', job, ttl)
   end
@@ -31,33 +31,47 @@ local function to_front(id, job, origin)
   return 'front'
 end
 
-local function to_settle(id, job)
+local function to_settle(id, job, origin)
+  forget_executions(id, origin)
   redis.call('HSET', job, 'envq_settle', cjson.encode({kind = why, detail = detail, worker = ARGV[1]}))
   redis.call('RPUSH', settle, id)
   return 'settle'
 end
 
+-- A failure callback may kill its process as well: whoever settles the job next must know.
+local function settling_died(job, reason)
+  local readable, fields = pcall(cjson.decode, reason)
+  fields = readable and type(fields) == 'table' and fields or {}
+  fields.deaths = (tonumber(fields.deaths) or 0) + 1
+  redis.call('HSET', job, 'envq_settle', cjson.encode(fields))
+end
+
 local function settle_one(id)
   local job = job_prefix .. id
-  local status, origin = unpack(redis.call('HMGET', job, 'status', 'origin'))
-  if not status then
+  if redis.call('TYPE', job).ok ~= 'hash' then
     return 'gone'
   end
-  if redis.call('HEXISTS', job, 'envq_settle') == 1 then
+  local status, origin = unpack(redis.call('HMGET', job, 'status', 'origin'))
+  local ran = id == running or (running == '?' and status == 'started')
+  local reason = redis.call('HGET', job, 'envq_settle')
+  if reason then
+    if ran then
+      settling_died(job, reason)
+    end
     redis.call('RPUSH', settle, id)
     return 'settle'
   end
-  local ran = id == running or (running == '?' and status == 'started')
   local once = redis.call('HGET', job, 'envq_on_crash') == 'fail'
   if not ran or (why == 'handback' and not once) then
     return to_front(id, job, origin or '')
   end
   if why == 'timeout' or why == 'stopped' then
-    return to_settle(id, job)
+    return to_settle(id, job, origin or '')
   end
-  local crashes = redis.call('HINCRBY', job, 'envq_crashes', 1)
+  local crashes = (tonumber(redis.call('HGET', job, 'envq_crashes') or '0') or 0) + 1
+  redis.call('HSET', job, 'envq_crashes', crashes)
   if crashes > allowed or once then
-    return to_settle(id, job)
+    return to_settle(id, job, origin or '')
   end
   return to_front(id, job, origin or '')
 end

@@ -9,8 +9,7 @@ local composite = id .. ':' .. execution
 if not redis.call('LPOS', claims, id) then
   return 0
 end
-local status = redis.call('HGET', job, 'status')
-if not status or status == 'canceled' then
+if redis.call('EXISTS', job) == 0 or redis.call('HGET', job, 'status') == 'canceled' then
   redis.call('LREM', claims, 1, id)
   return -1
 end

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import signal
 from collections.abc import Callable
 
 import pytest
@@ -51,7 +51,7 @@ def leave() -> None:
 
 def hang() -> None:
     while True:
-        time.sleep(0.01)
+        signal.pause()
 
 
 def return_a_lock() -> object:
@@ -66,11 +66,11 @@ def test_after_a_job_that_ended_in_any_way(numbers: None, ending: Callable[[], o
     expected, code = names[ending.__name__], ending.__code__
 
     def job() -> object:
-        import time
+        import signal
         import types
 
         env.numbers.append("dirty")
-        return types.FunctionType(code, {"time": time, "__builtins__": __builtins__})()
+        return types.FunctionType(code, {"signal": signal, "__builtins__": __builtins__})()
 
     ended = envq.get(enqueue(job, timeout=0.4), timeout=30, return_exceptions=True)
     assert expected in str(ended)
@@ -110,7 +110,7 @@ def test_after_a_job_that_was_stopped(client: Client, numbers: None, diary: Diar
         env.numbers.append("dirty")
         write("running")
         while True:
-            time.sleep(0.01)
+            signal.pause()
 
     stopped = enqueue(job)
     diary.wait_for("running")

@@ -106,16 +106,15 @@ def test_keep_builds_before_and_free_after_letting_the_old_value_go(
     diary.wait_for("build 1", *order)
 
 
-@pytest.mark.parametrize("replace", ["keep"])
 def test_a_failing_update_leaves_the_old_version_serving_and_says_so(
-    deployment: Deployment, client: Client, declare: Declare, diary: Diary, states: States, replace: str
+    deployment: Deployment, client: Client, declare: Declare, diary: Diary, states: States
 ) -> None:
     declare("model", maker(diary, 1), lambda value: value)
 
     def broken() -> int:
         raise ValueError("no weights for version 2")
 
-    env.model = envq.EnvironmentVariable(broken, replace=replace)
+    env.model = envq.EnvironmentVariable(broken)
     assert run(lambda: env.model) == 1
     eventually(lambda: states("model")[0].state == "update failed")
     shown = json.loads(command("env", "show", "model", "--json", url=deployment.url).stdout)
@@ -128,6 +127,16 @@ def test_a_failing_update_leaves_the_old_version_serving_and_says_so(
     assert "ValueError: no weights for version 2" in text
     declare("model", maker(diary, 3), lambda value: value)
     assert run(lambda: env.model) == 3
+
+
+def test_with_free_a_failing_update_leaves_nothing_to_serve(
+    deployment: Deployment, client: Client, declare: Declare, diary: Diary, states: States
+) -> None:
+    declare("model", maker(diary, 1), lambda value: value)
+    env.model = envq.EnvironmentVariable(lambda: 1 / 0, replace="free")
+    eventually(lambda: [(state.state, state.version) for state in states("model")] == [("failed", 2)])
+    with pytest.raises(envq.JobFailed, match=r"(?s)'model' \(version 2\).*ZeroDivisionError"):
+        run(lambda: env.model)
 
 
 def test_the_last_declaration_wins_and_who_and_when_are_recorded(

@@ -36,8 +36,11 @@ def test_what_it_reads_is_built_first_in_whatever_order_they_were_declared(
 
 
 def test_a_cycle_is_an_error_that_shows_it(client: Client) -> None:
+    """Also where executors see one declaration after the other."""
     env.hen = envq.EnvironmentVariable(lambda: env.egg, driver="never")
+    run(lambda: None)
     env.egg = envq.EnvironmentVariable(lambda: env.chick, driver="never")
+    run(lambda: None)
     env.chick = envq.EnvironmentVariable(lambda: env.hen, driver="never")
     with pytest.raises(envq.JobFailed, match=r"DependencyCycle: .* in a circle: (hen|egg|chick) → "):
         run(lambda: env.hen)

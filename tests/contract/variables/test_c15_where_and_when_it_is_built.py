@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from rq.command import send_stop_job_command
 from support.deployment import Deployment
 from support.diary import Diary
-from support.jobs import run
+from support.jobs import enqueue, run
 from support.workers import WorkerProcess
 
 import envq
@@ -49,28 +50,35 @@ def test_eager_is_built_before_any_job(deployment: Deployment, client: Client, d
 
 def test_a_build_stops_the_clock_of_the_job(deployment: Deployment, client: Client) -> None:
     def slow() -> str:
-        import time
+        import threading
 
-        time.sleep(1.5)
+        threading.Event().wait(1.5)
         return "built"
 
+    def read_and_work() -> str:
+        import threading
+
+        value = env.model
+        threading.Event().wait(0.2)
+        return value
+
     env.model = envq.EnvironmentVariable(slow, lambda value: value, build="lazy")
-    assert run(lambda: env.model, timeout=0.5) == "built"
+    assert run(read_and_work, timeout=0.8) == "built"
 
 
 def test_the_clock_goes_on_after_the_build(deployment: Deployment, client: Client) -> None:
     def slow() -> str:
-        import time
+        import threading
 
-        time.sleep(0.6)
+        threading.Event().wait(0.6)
         return "built"
 
     def read_and_hang() -> None:
-        import time
+        import signal
 
         assert env.model == "built"
         while True:
-            time.sleep(0.01)
+            signal.pause()
 
     env.model = envq.EnvironmentVariable(slow, lambda value: value, build="lazy")
     with pytest.raises(envq.JobFailed, match=r"JobTimedOut: job exceeded its timeout of 0\.4 s"):
@@ -79,11 +87,78 @@ def test_the_clock_goes_on_after_the_build(deployment: Deployment, client: Clien
 
 def test_init_timeout_bounds_a_build_inside_a_job(deployment: Deployment, client: Client) -> None:
     def hang() -> None:
-        import time
+        import signal
 
         while True:
-            time.sleep(0.01)
+            signal.pause()
 
     env.model = envq.EnvironmentVariable(hang, build="lazy", init_timeout=0.2)
     with pytest.raises(envq.JobFailed, match=r"(?s)EnvironmentVariableFailed: .*ran longer than 0\.2 s"):
         run(lambda: env.model)
+
+
+def test_threads_that_a_build_inside_a_job_started_are_not_the_jobs(
+    deployment: Deployment, client: Client, diary: Diary
+) -> None:
+    write = diary.write
+
+    def make() -> object:
+        import threading
+
+        write("built")
+        ended = threading.Event()
+        threading.Thread(target=ended.wait, daemon=True).start()
+        return ended
+
+    env.pool = envq.EnvironmentVariable(
+        make,
+        lambda value: value,
+        build="lazy",
+        check=lambda value: not value.is_set(),
+        teardown=lambda value: value.set(),
+    )
+    assert [run(lambda: env.pool.is_set()) for _ in range(3)] == [False] * 3
+    run(lambda: env.pool.set())
+    assert [run(lambda: env.pool.is_set()) for _ in range(3)] == [False] * 3
+    assert diary.entries == ["built"] * 2
+
+
+def test_a_job_can_be_stopped_while_it_builds_and_the_next_one_builds(
+    deployment: Deployment, client: Client, diary: Diary
+) -> None:
+    write, url = diary.write, client.settings.url
+
+    def make() -> str:
+        import signal
+
+        import redis
+
+        with redis.Redis.from_url(url) as connection:
+            first = connection.incr("test:builds") == 1
+        write("building")
+        while first:
+            signal.pause()
+        return "built"
+
+    env.model = envq.EnvironmentVariable(make, lambda value: value, build="lazy")
+    stopped = enqueue(lambda: env.model)
+    diary.wait_for("building")
+    send_stop_job_command(client.connection, stopped.id)
+    with pytest.raises(envq.JobStopped):
+        envq.get(stopped, timeout=30)
+    assert run(lambda: env.model) == "built"
+
+
+def test_a_build_inside_a_job_that_kills_its_process_ends_in_quarantine(
+    client: Client, worker: Callable[..., WorkerProcess]
+) -> None:
+    def make() -> object:
+        import os
+
+        os._exit(1)
+
+    worker()
+    env.poison = envq.EnvironmentVariable(make, build="lazy")
+    with pytest.raises(envq.JobFailed, match=r"'poison' \(version 1\) is quarantined: its build killed 3 processes"):
+        run(lambda: env.poison)
+    assert run(lambda: "other jobs go on") == "other jobs go on"

@@ -30,10 +30,10 @@ def slow(write: Callable[[str], None]) -> Callable[[], int]:
 
     def make() -> int:
         import os
-        import time
+        import threading
 
         write("begun")
-        time.sleep(seconds)
+        threading.Event().wait(seconds)
         write("built")
         return os.getpid()
 
@@ -90,7 +90,7 @@ def test_two_namespaces_on_one_server_declare_the_same_name(
     worker("-w", "1", "--namespace", "b", wait=False)
     url = client.settings.url
     other = connect(url, namespace="b")
-    env.model = envq.EnvironmentVariable(lambda: "of b", lambda value: value)
+    env.model = envq.EnvironmentVariable(lambda: "of b", lambda value: value, queues=["default"])
     connect(url)
     env.model = envq.EnvironmentVariable(lambda: "of default", lambda value: value)
 

@@ -277,6 +277,16 @@ def test_a_circle_is_an_error_that_shows_it(world: Any) -> None:
         env.a  # noqa: B018
 
 
+def test_a_circle_that_closes_one_declaration_at_a_time_is_shown(world: Any) -> None:
+    """What failed for the lack of what had failed itself must not tell of that for ever."""
+    for name, ground in (("a", "b"), ("b", "c"), ("c", "a")):
+        world.declare(name, on(world, ground))
+    for name in "abc":
+        with world.job() as env, pytest.raises(DependencyCycle, match=r"in a circle: (\w) → \w → \w → \1"):
+            getattr(env, name)
+    assert world.runtime.next_retry is None
+
+
 def test_a_circle_of_one_and_circles_of_lazy_ones_are_found_at_the_read(world: Any) -> None:
     world.declare("self", on(world, "self"), build="lazy")
     world.declare("a", on(world, "b"), build="lazy")
