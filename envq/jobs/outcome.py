@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from base64 import b64decode
 from dataclasses import dataclass
+from itertools import dropwhile
 from typing import Any, Final, Protocol
 
 from rq.results import Result
@@ -14,6 +16,12 @@ from envq.errors import JobError, JobFailed, JobStopped, PayloadError, WorkerLos
 Entry = tuple[bytes, dict[bytes, bytes]]
 
 _LAST_SEQUENCE: Final = 2**64 - 1
+_TRACEBACK: Final = "Traceback (most recent call last):"
+_CHAINED: Final = re.compile(
+    r"\n\n(?:The above exception was the direct cause of the following exception"
+    r"|During handling of the above exception, another exception occurred):\n\n"
+)
+_OURS: Final = f"{WorkerLost.__module__}."
 _LOST: Final = f"{WorkerLost.__module__}.{WorkerLost.__qualname__}"
 
 
@@ -60,12 +68,29 @@ def read(fields: dict[bytes, bytes], serializer: _Loads, job_id: str, function: 
 
 def failure(traceback: str, job_id: str, function: str) -> JobFailed:
     """The error for a remote traceback, which is its message's end; "" where none is kept."""
-    last = traceback.rstrip().rpartition("\n")[2] or "it failed and its traceback is not kept any more"
-    kind = WorkerLost if last.startswith(_LOST) else JobFailed
-    message = f"job {job_id} ({function}): {last}"
+    said = _headline(traceback) or "it failed and its traceback is not kept any more"
+    kind = WorkerLost if said.startswith(_LOST) else JobFailed
+    message = f"job {job_id} ({function}): {said}"
     if "\n" in traceback.strip():
         message += f"\n\n{traceback.rstrip()}"
     return kind(message, job_id, traceback)
+
+
+def _headline(traceback: str) -> str:
+    """
+    The first line of what was raised last.
+
+    An error of envq comes first: its text may carry the traceback of an initializer, chained as any other.
+    """
+    said = [_first_line(part) for part in _CHAINED.split(traceback.rstrip())]
+    return next((line for line in said if line.startswith(_OURS)), said[-1])
+
+
+def _first_line(part: str) -> str:
+    lines = part.split("\n")
+    if lines[0] == _TRACEBACK:
+        lines = list(dropwhile(lambda line: line.startswith("  "), lines[1:]))
+    return lines[0] if lines else ""
 
 
 def newest(entries: list[Entry]) -> str | None:
