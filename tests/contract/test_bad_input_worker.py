@@ -147,6 +147,9 @@ def test_a_payload_that_is_missing(driver: Client, held: Callable[..., envq.Job[
         ("result_ttl", "x"),
         ("failure_ttl", "x"),
         ("ttl", "x"),
+        ("result_ttl", "9" * 20),
+        ("failure_ttl", "9" * 20),
+        ("ttl", "9" * 20),
         ("meta", b"\x80garbage"),
         ("dependency_ids", "{"),
         ("dependency_id", "no-such-job"),
@@ -175,6 +178,38 @@ def test_a_field_that_is_garbage_ends_that_job_alone(
     eventually(lambda: driver.connection.hget(job.key, "status") in (b"finished", b"failed"))
     if driver.connection.hget(job.key, "status") == b"failed":
         assert "\n" not in reason(job)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"retries_left": "1", "retry_intervals": '"abc"'},
+        {"retries_left": "1", "retry_intervals": '["x"]'},
+        {"retries_left": "1", "retry_intervals": "[99999999999999]"},
+        {"failure_ttl": "9" * 20},
+        {"group_id": "no-such-group"},
+    ],
+    ids=lambda fields: "-".join(fields.values())[:20],
+)
+def test_a_record_that_the_failure_of_its_job_cannot_be_stored_with_ends_that_job_alone(
+    fields: dict[str, str], driver: Client, held: Callable[..., envq.Job[Any]]
+) -> None:
+    job = held(lambda: 1 / 0)
+    driver.connection.hset(job.key, mapping={"status": "queued", **fields})
+    driver.connection.rpush("rq:queue:default", job.id)
+    eventually(lambda: driver.connection.hget(job.key, "status") == b"failed")
+    assert job.id in envq.Queue().failed_job_registry.get_job_ids(cleanup=False)
+
+
+@pytest.mark.parametrize("fields", [{"repeats_left": "1", "repeat_intervals": '"abc"'}, {"repeats_left": "1"}])
+def test_a_record_that_a_result_cannot_be_stored_with_ends_that_job_alone(
+    fields: dict[str, str], driver: Client, held: Callable[..., envq.Job[Any]]
+) -> None:
+    job = held()
+    driver.connection.hset(job.key, mapping={"status": "queued", **fields})
+    driver.connection.rpush("rq:queue:default", job.id)
+    eventually(lambda: driver.connection.hget(job.key, "status") == b"failed")
+    assert "the record of job" in reason(job)
 
 
 @pytest.mark.parametrize("field", ["description", "timeout", "created_at", "origin", "status", "result_ttl"])

@@ -78,11 +78,11 @@ def test_a_worker_outlives_an_outage_of_redis_and_goes_on(
     try:
         envq.connect(server.url())
         running = worker(url=server.url())
-        assert envq.get(envq.Queue().enqueue(lambda: 1), timeout=10) == 1
+        before_outage = envq.get(envq.Queue().enqueue(os.getpid), timeout=10)
         server.stop()
         eventually(lambda: "cannot reach Redis" in running.output or "does not answer" in running.output)
         server.start()
-        assert envq.get(envq.Queue().enqueue(lambda: 2), timeout=15) == 2
+        assert envq.get(envq.Queue().enqueue(os.getpid), timeout=15) == before_outage, "variables are built once"
         assert running.running
         assert running.stop() == 0
     finally:

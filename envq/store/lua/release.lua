@@ -24,7 +24,7 @@ local function to_front(id, job, origin)
   redis.call('HSET', job, 'status', 'queued', 'started_at', '', 'worker_name', '')
   local ttl = tonumber(redis.call('HGET', job, 'ttl') or '0') or 0
   if ttl > 0 then
-    redis.call('EXPIRE', job, ttl)
+    redis.pcall('EXPIRE', job, ttl)  -- whatever number a client wrote there
   end
   redis.call('SADD', KEYS[5], queue_prefix .. origin)
   redis.call('LPUSH', queue_prefix .. origin, id)

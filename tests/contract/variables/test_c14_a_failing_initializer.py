@@ -279,6 +279,18 @@ def test_a_hung_one_is_ended_by_removing_it(client: Client, worker: StartWorker,
     assert one.running
 
 
+@pytest.mark.parametrize("way", ["removed before", "other code"])
+def test_a_hung_one_is_ended_by_declaring_it_anew(
+    deployment: Deployment, client: Client, diary: Diary, way: str
+) -> None:
+    env.model = envq.EnvironmentVariable(hang(diary.write, False))
+    diary.wait_for("hangs")
+    if way == "removed before":
+        del env.model
+    env.model = envq.EnvironmentVariable(lambda: "mended", lambda value: value)
+    assert run(lambda: env.model) == "mended"
+
+
 def test_a_hung_one_is_ended_by_its_init_timeout(
     deployment: Deployment, client: Client, diary: Diary, states: States
 ) -> None:
