@@ -59,8 +59,6 @@ def _still_held(target: Target, name: str) -> str | None:
 def rebuild(name: str, url: str | None, namespace: str | None, patience_s: float | None) -> int:
     """Ask for it; then wait at most so long (None: without end) until every executor has built it anew."""
     with opened(url, namespace) as target:
-        # Marks of builds that killed their process: whoever asks for another try lifts the quarantine.
-        target.connection.delete(target.keys.tries(name, target.declarations.get(name).version))
         asked = target.declarations.rebuild(name)
         print(f"{name} v{asked.version} is built anew on every executor")
         return 0 if patience_s == 0 else until(lambda: _not_rebuilt(target, name), patience_s)

@@ -148,4 +148,5 @@ class Slot:
 
 
 def _named(name: str, version: int) -> str:
-    return f"environment variable {name!r} (version {version})"
+    # A driver's own copy is built before its declaration has a version.
+    return f"environment variable {name!r} (version {version})" if version else f"environment variable {name!r}"
