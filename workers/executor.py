@@ -6,9 +6,11 @@ Everything here happens on the main thread: objects are created, used and destro
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import socket
 import sys
+import threading
 import time
 from multiprocessing.connection import Connection
 from types import FrameType
@@ -47,6 +49,7 @@ class Executor:
         self._stopping = False
         self._bell, self._rope = socket.socketpair()
         self._deadlines = Deadlines(slot)
+        self._held = threading.local()
         self._install_signals()
         self._parts: Parts = assemble(config, slot, self._deadlines)
         self._idle_since = time.monotonic()
@@ -212,7 +215,27 @@ class Executor:
         signal.set_wakeup_fd(self._rope.fileno(), warn_on_full_buffer=False)
         self._deadlines.install()
         signal.signal(signal.SIGTERM, self._on_stop)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the supervisor, which asks us
+        # Ctrl-C goes to the supervisor, which asks us. A handler, because programs that jobs start would inherit
+        # SIG_IGN, and many are ended with SIGINT.
+        signal.signal(signal.SIGINT, _ignore)
+        os.register_at_fork(before=self._hold, after_in_parent=self._release, after_in_child=self._become_copy)
+
+    def _hold(self) -> None:
+        """A signal for a process that is just being forked waits until our handlers are no longer its own."""
+        self._held.mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT))
+
+    def _release(self) -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._held.mask)
+
+    def _become_copy(self) -> None:
+        """In a process that a job forks (multiprocessing, say): it is told to end by signals, and owns no slot."""
+        signal.set_wakeup_fd(-1)
+        if signal.getsignal(signal.SIGTERM) == self._on_stop:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        if signal.getsignal(signal.SIGINT) is _ignore:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        self._slot.detach()
+        self._release()
 
     def _on_stop(self, _signum: int, frame: FrameType | None) -> None:
         self._stopping = True
@@ -253,6 +276,10 @@ class Executor:
             if self._heed():
                 return False
             pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+
+
+def _ignore(_signum: int, _frame: FrameType | None) -> None:
+    """Nothing."""
 
 
 def _resident_mib() -> float:

@@ -84,6 +84,10 @@ class Slot:
             self._view = memoryview(cast(Any, self._memory)).cast("B")
         return self._view
 
+    def detach(self) -> None:
+        """In a copy of the executor: what it writes from now on is seen by nobody."""
+        self._view = memoryview(bytearray(SIZE))
+
     def write(self, phase: Phase, subject: str = "", detail: str = "", deadline: float = 0.0) -> None:
         """Say what happens from now on (executor only)."""
         self._sequence += 1

@@ -38,6 +38,7 @@ class Serializer:
         Only that one call is spared: kept any longer, the bytes of a value that changes would be
         stale.
         """
+        self._prepared = None  # nobody asked for the last one: its object may be this one, changed since
         data = self.dumps(obj)
         self._prepared = (obj, data)
         return data

@@ -87,3 +87,11 @@ def test_an_instance_of_a_main_class_is_readable_where_main_is_another() -> None
 
 def test_an_instance_of_a_rebuilt_class_can_be_sent_on() -> None:
     assert _python(READER, _python(REWRITER, _python(SCRIPT))).split() == [b"3"]
+
+
+def test_bytes_that_nobody_asked_for_are_not_given_for_an_object_that_changed_since() -> None:
+    serializer, value = Serializer(), [1]
+    serializer.prepare(value)
+    value.append(2)
+    serializer.prepare(value)
+    assert serializer.loads(serializer.dumps(value)) == [1, 2]

@@ -6,12 +6,16 @@ innermost limit is also written into the shared slot, so that the supervisor can
 
 from __future__ import annotations
 
+import contextlib
 import math
+import os
 import signal
+import sys
 import time
+import traceback
 from dataclasses import dataclass
 from types import FrameType, TracebackType
-from typing import Final
+from typing import Final, NoReturn
 
 from envq.errors import JobStopRequested
 from envq.runtime import TimeLimit
@@ -58,8 +62,15 @@ class Deadlines:
         self._stack.append(limit)
         self._resume(limit)
 
-    def pop(self, limit: Limit) -> None:
-        """End a limit and all that are left inside it; the outer one's clock goes on."""
+    def pop(self, limit: Limit, error: BaseException | None = None) -> None:
+        """
+        End a limit and all that are left inside it; the outer one's clock goes on.
+
+        All code of users runs inside one, so that here a copy of this process ends which that code has forked:
+        going on, it would be a second executor of the same name.
+        """
+        if limit.pid != os.getpid():
+            _end_copy(error)
         del self._stack[limit.depth :]
         if self._stack:
             self._resume(self._stack[-1])
@@ -132,19 +143,34 @@ class Limit:
         self.error = error
         self.ends_at = math.inf
         self.depth = 0
+        self.pid = 0  # of the process that has entered it
         self._deadlines = deadlines
 
     def __enter__(self) -> Limit:
-        self.depth = self._deadlines.depth
+        self.depth, self.pid = self._deadlines.depth, os.getpid()
         self._deadlines.push(self)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self._deadlines.pop(self)
+        self._deadlines.pop(self, error)
 
     def pause(self) -> None:
         """Stop the clock; ``left`` is what remains."""
         self.left = max(0.0, self.ends_at - time.monotonic())
+
+
+def _end_copy(error: BaseException | None) -> NoReturn:
+    """End this process as Python ends one, without what belongs to the process it was forked from."""
+    code = 0
+    if isinstance(error, SystemExit):
+        code = error.code if isinstance(error.code, int) else int(error.code is not None)
+    elif error is not None:
+        traceback.print_exception(error)
+        code = 1
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    os._exit(code & 0xFF)
 
 
 _OWN_CODE: Final = frozenset(

@@ -11,9 +11,6 @@ if (redis.call('HGET', declarations, name) or '') ~= expected then
 end
 local counter = tonumber(string.match(redis.call('GET', generation) or '0', '^%d+')) + 1
 local next_generation = string.format('%d:%s', counter, token)
-if old_code ~= new_code or header == '' then
-  redis.call('EXPIRE', old_code, ARGV[6])
-end
 if header == '' then
   redis.call('HDEL', declarations, name)
 else
@@ -21,6 +18,22 @@ else
     redis.call('SET', new_code, blob)
   end
   redis.call('HSET', declarations, name, header)
+end
+
+-- Variables that are declared with the same code share it.
+local function needed(code)
+  for _, each in ipairs(redis.call('HVALS', declarations)) do
+    local readable, declaration = pcall(cjson.decode, each)
+    local digest = readable and type(declaration) == 'table' and declaration.digest
+    if type(digest) == 'string' and digest ~= '' and string.sub(code, -#digest) == digest then
+      return true
+    end
+  end
+  return false
+end
+
+if not needed(old_code) then
+  redis.call('EXPIRE', old_code, ARGV[6])
 end
 redis.call('SET', generation, next_generation)
 -- Only a doorbell: a user without the right to publish still declares.

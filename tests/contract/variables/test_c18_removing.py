@@ -76,3 +76,16 @@ def test_a_job_cannot_remove_it(deployment: Deployment, client: Client, declare:
     with pytest.raises(envq.JobFailed, match="envq env remove model"):
         run(remove)
     assert run(lambda: env.model) == 1
+
+
+def test_code_that_another_variable_is_declared_with_stays(client: Client) -> None:
+    def make() -> int:
+        return 1
+
+    envq.env.one = envq.EnvironmentVariable(make, driver="never")
+    envq.env.other = envq.EnvironmentVariable(make, driver="never")
+    code = client.keys.code(client.declarations.get("one").digest)
+    del envq.env.one
+    assert client.connection.ttl(code) == -1, "executors that join later must still be able to build the other"
+    envq.env.other = envq.EnvironmentVariable(lambda: 2, driver="never")
+    assert client.connection.ttl(code) > 0
