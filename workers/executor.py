@@ -67,11 +67,17 @@ class Executor:
             code = None
             while code is None:
                 code = self._turn()
-            return code
-        finally:
+        except BaseException:
+            # Not as if nothing had happened: by the slot the supervisor judges what ran, and settles the claims.
+            broken_in = self._slot.now
             parts.let_go()
-            self._slot.write(Phase.STOPPING, deadline=time.monotonic() + SIGN_OFF_S)
-            parts.sign_off()
+            self._slot.write(*broken_in)
+            parts.forget_connections()
+            raise
+        parts.let_go()
+        self._slot.write(Phase.STOPPING, deadline=time.monotonic() + SIGN_OFF_S)
+        parts.sign_off()
+        return code
 
     # -- one turn of the loop ---------------------------------------------------------------------------
 
@@ -153,6 +159,7 @@ class Executor:
         execution = parts.rq.begin(job)
         if execution is None:
             return  # cancelled, deleted, or no longer ours
+        self._slot.write(Phase.PREPARING, job.id, execution.id)
         parts.identify(job)
         try:
             parts.run(JobContext(job, execution, parts.services))

@@ -28,7 +28,7 @@ class Phase(IntEnum):
     STARTING = 0
     IDLE = 1
     BUILDING = 2  # subject: variable, detail: which build, see build_detail
-    PREPARING = 3  # subject: job id: claimed, no user code has run
+    PREPARING = 3  # subject: job id: claimed, its own code has not run; detail: execution id once it has started
     RUNNING = 4  # subject: job id, detail: execution id
     STORING = 5  # subject: job id, detail: execution id
     RESETTING = 6  # subject: variable, detail: version
@@ -61,6 +61,11 @@ class SlotView:
         return self.subject if self.phase in (Phase.RUNNING, Phase.STORING) else ""
 
     @property
+    def cut(self) -> bool:
+        """The subject may be only the beginning of what it was."""
+        return len(self.subject.encode()) >= _TEXT
+
+    @property
     def execution_id(self) -> str:
         """Its execution; "" otherwise."""
         return self.detail if self.job_id else ""
@@ -74,6 +79,7 @@ class Slot:
         self._view: memoryview | None = None
         self._sequence = 0
         self._jobs = 0
+        self._now = (Phase.STARTING, "", "")
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_view": None}
@@ -90,6 +96,7 @@ class Slot:
 
     def write(self, phase: Phase, subject: str = "", detail: str = "", deadline: float = 0.0) -> None:
         """Say what happens from now on (executor only)."""
+        self._now = (phase, subject, detail)
         self._sequence += 1
         _SEQUENCE.pack_into(self._bytes, 0, self._sequence)
         first, second = _clip(subject), _clip(detail)
@@ -107,6 +114,11 @@ class Slot:
         self._bytes[_SEQUENCE.size : _RECORD.size] = record[_SEQUENCE.size :]
         self._sequence += 1
         _SEQUENCE.pack_into(self._bytes, 0, self._sequence)
+
+    @property
+    def now(self) -> tuple[Phase, str, str]:
+        """What was written last, without its times (executor only)."""
+        return self._now
 
     def job_ended(self) -> None:
         """Count one execution; seen with the next write (executor only)."""

@@ -106,6 +106,14 @@ def explain(error: redis.RedisError | OSError, url: str) -> ServerUnavailable:
     return ServerUnavailable(f"cannot reach Redis at {shown} ({text}); is it running, and is the URL right?")
 
 
+def is_about_the_data(error: BaseException) -> bool:
+    """Whether the server refused a command for what was sent or stored, so that trying again is of no use."""
+    if type(error) not in (redis.ResponseError, redis.DataError):
+        return False  # a lost connection, or a state of the server that redis-py knows by name
+    code = str(error).partition(" ")[0]
+    return not code.isupper() or code in ("ERR", "WRONGTYPE")  # others (MISCONF, NOREPLICAS, OOM) tell of the server
+
+
 @dataclass(frozen=True)
 class ServerFacts:
     """What the start banner says of a server."""

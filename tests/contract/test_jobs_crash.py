@@ -97,22 +97,23 @@ def test_the_count_begins_again_after_an_execution_that_raised(client: Client) -
 
 
 @pytest.mark.usefixtures("running")
-def test_only_the_job_that_ran_is_blamed_and_the_queue_keeps_its_order(
-    client: Client, dying: Callable[[int], int]
-) -> None:
-    def note(number: int) -> None:
+def test_a_job_whose_process_died_goes_to_the_front_and_no_other_is_blamed(client: Client) -> None:
+    def note(number: int, deaths: int = 0) -> None:
+        import os
+        import signal
+
         from rq import get_current_job
 
         job: Any = get_current_job()
+        if job.connection.incr(f"runs:{job.id}") <= deaths:
+            os.kill(os.getpid(), signal.SIGKILL)
         job.connection.rpush("order", number)
 
-    queue = envq.Queue()
-    poison = queue.enqueue(dying, 2)
-    others = [queue.enqueue(note, number) for number in range(5)]
-    assert envq.get(poison, timeout=20) == 3
-    envq.get(others, timeout=10)
+    jobs = [envq.Queue().enqueue(note, number, deaths=2 if number == 0 else 0) for number in range(5)]
+    envq.get(jobs, timeout=20)
     assert client.connection.lrange("order", 0, -1) == [b"0", b"1", b"2", b"3", b"4"]
-    for job in others:
+    assert [runs_of(client, job) for job in jobs] == [3, 1, 1, 1, 1]
+    for job in jobs:
         assert not client.connection.hexists(job.key, "envq_crashes")
 
 

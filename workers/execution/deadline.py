@@ -40,6 +40,7 @@ class Deadlines:
     def __init__(self, slot: Slot) -> None:
         self._slot = slot
         self._stack: list[Limit] = []
+        self._outside = slot.now  # what goes on when no limit is in force any more
 
     def install(self) -> None:
         """Take SIGALRM for the clock and SIGUSR1 for requests of the supervisor."""
@@ -59,6 +60,8 @@ class Deadlines:
         """Start a limit; the outer one's clock stops."""
         if self._stack:
             self._stack[-1].pause()
+        else:
+            self._outside = self._slot.now
         self._stack.append(limit)
         self._resume(limit)
 
@@ -80,7 +83,7 @@ class Deadlines:
         if work.phase in (Phase.RUNNING, Phase.STORING):
             self._slot.write(Phase.STORING, work.subject, work.detail)  # whoever dies now has run that job
         else:
-            self._slot.write(Phase.IDLE)
+            self._slot.write(*self._outside)
 
     @property
     def depth(self) -> int:

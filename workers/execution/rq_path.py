@@ -72,6 +72,7 @@ class RqPath(BaseWorker):
         self._envq_keys = keys
         self._code = CodeStore(connection, keys)
         self._event: Event | None = None
+        self._latest: Execution | None = None  # the one begun last
 
     def _set_connection(self, connection: Redis) -> Redis:
         return connection  # RQ would change the socket timeout of the caller's pool
@@ -106,7 +107,7 @@ class RqPath(BaseWorker):
         execution.created_at = job.started_at = job.last_heartbeat = now
         job.worker_name = self.name
         job.remember_status(JobStatus.STARTED)
-        self.executions[execution.id] = execution
+        self.executions[execution.id] = self._latest = execution
         return execution
 
     def success(self, job: WorkerJob, execution: Execution, value: Any) -> str:
@@ -153,7 +154,8 @@ class RqPath(BaseWorker):
         if self._was_deleted:
             return self._abandon(job, None)
         error = PayloadError(f"the record of job {job.id} cannot be used: {headline(cause)}")
-        execution = next((each for each in self.executions.values() if each.job_id == job.id), None)
+        # RQ has forgotten it while it made the transaction that could not be finished.
+        execution = self._latest if self._latest is not None and self._latest.job_id == job.id else None
         self._event = self._ended(EventKind.JOB_FAILED, job, execution, detail=headline(error))
         until = utc_now() + timedelta(seconds=DEFAULT_FAILURE_TTL)
         with self.connection.pipeline() as pipeline:

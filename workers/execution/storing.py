@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final, cast
 
-from envq.store.connection import REDIS_ERRORS
+from envq.store.connection import REDIS_ERRORS, is_about_the_data
 from envq.store.keys import Keys
 from envq.workers.execution.fence import Fence, FencedRedis, Refused
 from envq.workers.execution.worker_job import WorkerJob
@@ -89,6 +89,8 @@ class Storing:
         except Refused as error:
             log.warning("%s", error)
         except REDIS_ERRORS as error:
+            if is_about_the_data(error):
+                raise
             if not fence.settled:
                 log.warning("job %s is not stored yet, trying again: %s", job.id, error)
         return ""

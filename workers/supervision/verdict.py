@@ -49,9 +49,12 @@ class Death:
     @property
     def ran(self) -> str:
         """The id of the job whose user code ran, "" for none, "?" where only the job's record can tell."""
-        if self.view.job_id:
-            return self.view.job_id
-        return UNKNOWN if self.view.phase in _PERHAPS_IN_A_JOB else ""
+        view = self.view
+        if view.job_id and not view.cut:
+            return view.job_id
+        # Between its start and its own code a job runs middleware.
+        begun = view.phase is Phase.PREPARING and view.detail
+        return UNKNOWN if begun or view.phase in _PERHAPS_IN_A_JOB or view.job_id else ""
 
     @property
     def build(self) -> BrokenBuild | None:
@@ -104,7 +107,7 @@ def judge(death: Death) -> Verdict:
     if intent is not None and (intent.why == "timeout" or intent.why == "stopped"):
         if death.ran not in (intent.job_id, UNKNOWN):
             return Verdict(death.ran, "handback", f"its executor was killed for job {intent.job_id}")
-        return Verdict(intent.job_id or death.ran, intent.why, intent.detail)
+        return Verdict(UNKNOWN if death.view.cut else intent.job_id or death.ran, intent.why, intent.detail)
     return Verdict(death.ran, "crash", death.text)
 
 

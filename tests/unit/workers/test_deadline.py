@@ -149,3 +149,11 @@ def test_thousands_of_limits_that_expire_at_their_end_leave_the_stack_whole(dead
             ends += 1
         assert deadlines.depth == 0
     assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
+
+
+def test_what_went_on_outside_goes_on_afterwards(deadlines: Deadlines, slot: Slot) -> None:
+    slot.write(Phase.PREPARING, "job-1", "execution-1")
+    with deadlines.limit(1, BUILD, TimeLimit("late")):
+        assert slot.read().phase is Phase.BUILDING
+    view = slot.read()
+    assert (view.phase, view.subject, view.detail) == (Phase.PREPARING, "job-1", "execution-1")

@@ -78,3 +78,15 @@ def test_death_in_a_build_names_the_variable() -> None:
 def test_leaving_between_jobs_is_orderly(code: int) -> None:
     assert death(view(Phase.IDLE), code=code).orderly
     assert not death(view(Phase.RUNNING, "j1"), code=code).orderly
+
+
+def test_middleware_around_a_job_that_has_started_is_not_nobody_s() -> None:
+    assert judge(death(view(Phase.PREPARING, "j1", "e1"))).running == "?"
+
+
+@pytest.mark.parametrize("why", ["timeout", "crash"])
+def test_an_id_that_does_not_fit_the_slot_leaves_it_to_the_record(why: str) -> None:
+    seen = view(Phase.RUNNING, "j" * 300, "e1")
+    intent = Intent("timeout", "too long", seen.subject) if why == "timeout" else None
+    verdict = judge(death(seen, intent=intent))
+    assert (verdict.running, verdict.why) == ("?", why)
