@@ -100,6 +100,7 @@ class Executor:
 
     def _take_and_run(self) -> int | None:
         self._parts.runtime.retry_due()
+        self._maintain()
         reply = self._claim()
         if reply is None:
             return None
@@ -179,7 +180,6 @@ class Executor:
             return EXIT_OK
         if self._idle_too_long():
             return EXIT_OK
-        self._maintain()
         parts.reporter.settle_on("suspended" if reply.suspended else "idle" if queues else "waiting")
         self._slot.write(Phase.IDLE)
         wake = [self._control, self._bell]

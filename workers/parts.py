@@ -164,7 +164,7 @@ def assemble(config: ExecutorConfig, slot: Slot, deadlines: Deadlines) -> Parts:
     _work_for_jobs(worker, keys, connection)
     rq_names = [keys.queue_name(name) for name in worker.queues]
     rq = RqPath(config.name, rq_names, connection, keys, deadlines)
-    storing = Storing(connection, keys, config.name, rq.give_up)
+    storing = Storing(connection, keys, config.name, rq)
     label = JobLabel(config.number)
     services = Services(config.name, runtime, rq, storing, deadlines, loop, threads, slot)
     layers = [*middleware.OUTER, *map(middleware.load, worker.middleware), *middleware.INNER]

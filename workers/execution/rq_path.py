@@ -13,15 +13,16 @@ import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
-from typing import Any, cast
+from typing import Any, Final, cast
 from uuid import uuid4
 
-from redis import Redis
+from redis import Redis, RedisError
 from redis.client import Pipeline
 from rq import Queue, callbacks, job_lifecycle, registry, worker_registration
 from rq.defaults import DEFAULT_FAILURE_TTL
 from rq.executions import Execution
-from rq.job import JobStatus, Retry
+from rq.job import Job, JobStatus, Retry
+from rq.rate_limit import RateLimitRegistry, release_slot
 from rq.results import Result
 from rq.timeouts import BaseDeathPenalty
 from rq.worker import BaseWorker
@@ -40,11 +41,25 @@ from envq.workers.execution.fence import FencedPipeline, FencedRedis
 from envq.workers.execution.worker_job import WorkerJob
 from envq.workers.slot import Phase
 
+_ENDED: Final = frozenset({JobStatus.FINISHED, JobStatus.FAILED, JobStatus.STOPPED})
+
 ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
 
 log = logging.getLogger("envq.job")
 _quiet = logging.getLogger("envq.rq")  # RQ writes four lines a job; ours are in middleware/job_log.py
 _quiet.setLevel(logging.WARNING)
+
+
+class _Queue(Queue):
+    """RQ's queue, which tells when dependents were left on their way."""
+
+    def enqueue_ready_jobs_by_queue(self, job_ids_by_queue_name: dict[str, list[str]]) -> None:
+        """Enqueue them; redis.RedisError where some are still not."""
+        super().enqueue_ready_jobs_by_queue(job_ids_by_queue_name)
+        for name, job_ids in job_ids_by_queue_name.items():
+            left = cast(Any, self.connection).zmscore(registry.ReadyJobRegistry(name, self.connection).key, job_ids)
+            if any(score is not None for score in left):
+                raise RedisError(f"dependents in queue {name} are ready, but not enqueued")
 
 
 class RqPath(BaseWorker):
@@ -87,7 +102,7 @@ class RqPath(BaseWorker):
 
     def queue_of(self, job: WorkerJob) -> Queue:
         """The queue the job came from."""
-        return Queue(job.origin, connection=self.connection, job_class=WorkerJob, serializer=serializer)
+        return _Queue(job.origin, connection=self.connection, job_class=WorkerJob, serializer=serializer)
 
     def begin(self, job: WorkerJob) -> Execution | None:
         """Record the start in one round trip; None where the claim or the job is gone."""
@@ -148,6 +163,28 @@ class RqPath(BaseWorker):
             execution=execution,
         )
         return status
+
+    def follow_up(self, job: WorkerJob) -> str:
+        """What RQ's code does after its transaction, where that was cut short; safe to repeat. The stored status."""
+        status = cast(JobStatus | None, job.get_status())
+        if status in _ENDED:
+            self.queue_of(job).enqueue_dependents(job)
+        # Whose move to the ready ones committed is known to nobody.
+        for queue in {queue.name: queue for queue in (*self.queues, *Queue.all(connection=self.connection))}.values():
+            queue.ready_job_registry.cleanup()
+        if job.has_rate_limit:
+            RateLimitRegistry.from_job(job).release_stale_and_enqueue(job.id)
+        if status is None:
+            return "finished"  # and not kept
+        return status.value if status in _ENDED else "retried"
+
+    def _enqueue_dependents_safely(self, queue: Queue, job: Job) -> None:
+        """As in RQ, but a failure of Redis is no end: it comes through, and it is tried again."""
+        queue.enqueue_dependents(job)
+
+    def _release_slot_safely(self, job: Job) -> None:
+        """The same."""
+        release_slot(job)
 
     def give_up(self, job: WorkerJob, cause: BaseException) -> str:
         """End a job whose record is damaged as failed, writing no more than it takes to be seen as such."""

@@ -7,7 +7,9 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, Final, Protocol, cast
+
+import redis
 
 from envq.store.connection import REDIS_ERRORS, is_about_the_data
 from envq.store.keys import Keys
@@ -18,6 +20,9 @@ log = logging.getLogger("envq.worker")
 
 FIRST_PAUSE_S: Final = 0.05
 LONGEST_PAUSE_S: Final = 2.0
+_REFUSED: Final = ""
+_REFUSALS: Final = 5
+_UNREACHABLE: Final = (redis.ConnectionError, redis.TimeoutError, ConnectionError, TimeoutError)
 
 # What RQ's code changes on the job while it builds a transaction that may not commit.
 _CHANGED: Final = (
@@ -30,19 +35,35 @@ _CHANGED: Final = (
 )
 
 
+class Endings(Protocol):
+    """How executions end in RQ's record, besides the usual way."""
+
+    def follow_up(self, job: WorkerJob) -> str:
+        """What RQ's code does after its transaction, where that was cut short; safe to repeat. The stored status."""
+        ...
+
+    def give_up(self, job: WorkerJob, cause: BaseException) -> str:
+        """End a job of whose record RQ's code can make nothing; its status."""
+        ...
+
+
+class _Pauses:
+    """Growing pauses."""
+
+    def __init__(self) -> None:
+        self._next_s = FIRST_PAUSE_S
+
+    def wait(self) -> None:
+        time.sleep(self._next_s)
+        self._next_s = min(self._next_s * 2, LONGEST_PAUSE_S)
+
+
 class Storing:
     """Repeats a transaction until it is known to be stored, or the claim is known to be gone."""
 
-    def __init__(
-        self,
-        connection: FencedRedis,
-        keys: Keys,
-        executor: str,
-        give_up: Callable[[WorkerJob, BaseException], str],
-    ) -> None:
-        """``give_up`` ends a job of whose record RQ's code can make nothing."""
+    def __init__(self, connection: FencedRedis, keys: Keys, executor: str, endings: Endings) -> None:
         self._connection = connection
-        self._give_up = give_up
+        self._endings = endings
         self._claims_key = keys.claims(executor)
 
     def store(self, job: WorkerJob, write: Callable[[], str]) -> str:
@@ -51,27 +72,62 @@ class Storing:
 
         Of a job that was deleted meanwhile ``write`` is told by the fence, and asked once more.
         Blocks while Redis is away: the result of a job that ended is not given up. A reply that was lost
-        is settled by asking whether the claim is still there.
+        is settled by asking whether the claim is still there; what follows the transaction is then made up for.
+        """
+        with self._fenced(job) as fence:
+            try:
+                status, perhaps_stored = self._write(job, write, fence)
+            except Exception as error:  # RQ's code raises anything for a damaged record
+                log.exception("job %s cannot be stored in the usual way", job.id)
+                if not fence.settled:
+                    return self._give_up(job, error, fence)
+                status, perhaps_stored = "", True
+            if status or not perhaps_stored:
+                return status or "lost"
+            fence.settled = True
+            return self._make_up(job)
+
+    def _write(self, job: WorkerJob, write: Callable[[], str], fence: Fence) -> tuple[str, bool]:
+        """
+        Until it is stored or cannot be any more: the status ("" where it is not known), and whether it may be stored.
+
+        What RQ's code changed on the job for a transaction that did not commit is changed back.
         """
         before = {name: getattr(job, name) for name in _CHANGED}
-        pause_s = FIRST_PAUSE_S
-        with self._fenced(job) as fence:
-            while True:
-                try:
-                    status = self._try(job, write, fence)
-                except Exception as error:  # RQ's code raises anything for a damaged record
-                    log.exception("job %s cannot be stored in the usual way", job.id)
-                    write = partial(self._give_up, job, error)
-                    continue
-                if fence.settled:
-                    return status
-                standing = self._claim_stands(job.id)
-                if standing is False:
-                    return status or "lost"
-                for name, value in before.items():
-                    setattr(job, name, value)
-                time.sleep(pause_s)
-                pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+        pauses, perhaps_stored = _Pauses(), False
+        while True:
+            status = self._try(job, write, fence)
+            if fence.settled:
+                return status or "", True
+            perhaps_stored = perhaps_stored or status != _REFUSED
+            if self._claim_stands(job.id) is False:
+                return "", perhaps_stored
+            for name, value in before.items():
+                setattr(job, name, value)
+            pauses.wait()
+
+    def _give_up(self, job: WorkerJob, cause: Exception, fence: Fence) -> str:
+        try:
+            return self._write(job, partial(self._endings.give_up, job, cause), fence)[0] or "failed"
+        except Exception:
+            log.exception("job %s: nothing can be made of its record; it is left as it is", job.id)
+            cast(Any, self._connection).lrem(self._claims_key, 1, job.id)
+            return "lost"
+
+    def _make_up(self, job: WorkerJob) -> str:
+        """Do what follows the transaction, however often it takes; the status that is stored."""
+        pauses, refusals = _Pauses(), 0
+        while True:
+            try:
+                return self._endings.follow_up(job)
+            except _UNREACHABLE as error:
+                log.warning("job %s is stored, what follows is not done yet, trying again: %s", job.id, error)
+            except redis.RedisError as error:
+                refusals += 1
+                if refusals == _REFUSALS:
+                    log.error("job %s is stored; its dependents wait for the next maintenance: %s", job.id, error)
+                    return "lost"
+            pauses.wait()
 
     @contextmanager
     def _fenced(self, job: WorkerJob) -> Generator[Fence]:
@@ -83,17 +139,19 @@ class Storing:
             job.storing = False
             self._connection.fence = None
 
-    def _try(self, job: WorkerJob, write: Callable[[], str], fence: Fence) -> str:
+    def _try(self, job: WorkerJob, write: Callable[[], str], fence: Fence) -> str | None:
+        """What ``write`` returned; None where Redis failed, which may have been after it had stored."""
         try:
             return write()
         except Refused as error:
             log.warning("%s", error)
+            return _REFUSED
         except REDIS_ERRORS as error:
             if is_about_the_data(error):
                 raise
             if not fence.settled:
                 log.warning("job %s is not stored yet, trying again: %s", job.id, error)
-        return ""
+            return None
 
     def _claim_stands(self, job_id: str) -> bool | None:
         """Whether the claim is there; None while Redis does not answer."""

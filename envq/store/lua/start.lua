@@ -13,6 +13,16 @@ if redis.call('EXISTS', job) == 0 or redis.call('HGET', job, 'status') == 'cance
   redis.call('LREM', claims, 1, id)
   return -1
 end
+-- A start whose reply was lost was never run.
+for _, earlier in ipairs(redis.call('ZRANGE', KEYS[4], 0, -1)) do
+  local lost = string.sub(KEYS[5], 1, #KEYS[5] - #execution) .. earlier
+  if redis.call('HGET', lost, 'worker_name') == ARGV[3] then
+    redis.call('DEL', lost)
+    redis.call('ZREM', KEYS[4], earlier)
+    redis.call('ZREM', KEYS[3], id .. ':' .. earlier)
+    redis.call('SREM', KEYS[6], id .. ':' .. earlier)
+  end
+end
 redis.call('HSET', job, 'status', 'started', 'started_at', ARGV[4], 'last_heartbeat', ARGV[4], 'worker_name', ARGV[3])
 redis.call('PERSIST', job)
 redis.call('HSET', KEYS[5], 'id', execution, 'job_id', id, 'created_at', ARGV[5], 'last_heartbeat', ARGV[5],

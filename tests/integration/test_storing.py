@@ -1,0 +1,143 @@
+"""The end of an execution is stored once and in full, whatever is lost on the way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import redis
+from redis import Redis
+from rq import Queue
+
+from envq.store import scripts
+from envq.store.keys import Keys, executions, wip, worker_executions
+from envq.store.scripts import Start
+from envq.workers.execution.fence import FencedPipeline, FencedRedis
+from envq.workers.execution.storing import Storing
+from envq.workers.execution.worker_job import WorkerJob
+
+EXECUTOR = "host.1.1.abc"
+
+
+class NothingElse:
+    """Endings that must not be needed."""
+
+    def follow_up(self, job: WorkerJob) -> str:
+        raise AssertionError(job.id)
+
+    def give_up(self, job: WorkerJob, cause: BaseException) -> str:
+        raise AssertionError(job.id) from cause
+
+
+@pytest.fixture
+def keys(namespace: str) -> Keys:
+    return Keys(namespace)
+
+
+@pytest.fixture
+def claimed(redis_client: Redis, keys: Keys) -> WorkerJob:
+    job_id = Queue("q", connection=redis_client).enqueue("time.time").id
+    scripts.claim(redis_client, keys, EXECUTOR, ["q"])
+    return WorkerJob.fetch(job_id, connection=redis_client)
+
+
+def begin(client: Redis, keys: Keys, job_id: str, execution: str) -> None:
+    begun = Start(job_id, execution, EXECUTOR, "q", "2026-01-01T00:00:00.000000Z", 1.0, "{}")
+    assert scripts.start(client, keys, begun) == 1
+
+
+def test_a_start_whose_reply_was_lost_leaves_nothing(redis_client: Redis, keys: Keys, claimed: WorkerJob) -> None:
+    begin(redis_client, keys, claimed.id, "e1")
+    begin(redis_client, keys, claimed.id, "e2")
+    assert redis_client.zrange(executions(claimed.id), 0, -1) == [b"e2"]
+    assert redis_client.zrange(wip("q"), 0, -1) == [f"{claimed.id}:e2".encode()]
+    assert redis_client.smembers(worker_executions(EXECUTOR)) == {f"{claimed.id}:e2".encode()}
+    assert len(list(redis_client.scan_iter(f"rq:execution:{claimed.id}:*", count=1000))) == 1
+
+
+@pytest.mark.parametrize("swallowed", [False, True])
+def test_what_follows_is_made_up_for_where_the_reply_was_lost(
+    redis_client: Redis, keys: Keys, claimed: WorkerJob, monkeypatch: pytest.MonkeyPatch, swallowed: bool
+) -> None:
+    """RQ swallows an error of the transaction that stores a failure."""
+    execute, followed = FencedPipeline.execute, list[str]()
+
+    def lose_the_reply(pipeline: FencedPipeline, *args: Any, **options: Any) -> Any:
+        execute(pipeline, *args, **options)
+        if pipeline.fence is not None:
+            pipeline.fence.settled = False
+        raise redis.ConnectionError("lost")
+
+    fenced = FencedRedis.over(redis_client)
+
+    def write() -> str:
+        with fenced.pipeline() as pipeline:
+            pipeline.incr("stored")
+            pipeline.end_claim()
+            try:
+                pipeline.execute()
+            except redis.ConnectionError:
+                if not swallowed:
+                    raise
+        return "failed"
+
+    class Followed(NothingElse):
+        def follow_up(self, job: WorkerJob) -> str:
+            followed.append(job.id)
+            if len(followed) < 3:
+                raise redis.ConnectionError("still away")
+            return "failed"
+
+    monkeypatch.setattr(FencedPipeline, "execute", lose_the_reply)
+    assert Storing(fenced, keys, EXECUTOR, Followed()).store(claimed, write) == "failed"
+    assert redis_client.get("stored") == b"1"
+    assert followed == [claimed.id] * 3
+
+
+def test_nothing_follows_where_the_claim_was_somebody_else_s(
+    redis_client: Redis, keys: Keys, claimed: WorkerJob
+) -> None:
+    scripts.release(redis_client, keys, EXECUTOR, running="", why="handback", dead=True)
+    fenced = FencedRedis.over(redis_client)
+
+    def write() -> str:
+        with fenced.pipeline() as pipeline:
+            pipeline.end_claim()
+            pipeline.execute()
+        return "finished"
+
+    assert Storing(fenced, keys, EXECUTOR, NothingElse()).store(claimed, write) == "lost"
+
+
+def test_what_fails_after_the_commit_does_not_undo_it(redis_client: Redis, keys: Keys, claimed: WorkerJob) -> None:
+    fenced = FencedRedis.over(redis_client)
+
+    class Finished(NothingElse):
+        def follow_up(self, job: WorkerJob) -> str:
+            return "finished"
+
+    def write() -> str:
+        with fenced.pipeline() as pipeline:
+            pipeline.incr("stored")
+            pipeline.end_claim()
+            pipeline.execute()
+        raise ValueError("RQ's own code, after its transaction")
+
+    assert Storing(fenced, keys, EXECUTOR, Finished()).store(claimed, write) == "finished"
+    assert redis_client.get("stored") == b"1"
+
+
+def test_a_record_of_which_nothing_can_be_made_holds_up_nobody(
+    redis_client: Redis, keys: Keys, claimed: WorkerJob
+) -> None:
+    fenced = FencedRedis.over(redis_client)
+
+    class Broken(NothingElse):
+        def give_up(self, job: WorkerJob, cause: BaseException) -> str:
+            raise ValueError("here as well")
+
+    def write() -> str:
+        raise ValueError("damaged")
+
+    assert Storing(fenced, keys, EXECUTOR, Broken()).store(claimed, write) == "lost"
+    assert redis_client.llen(keys.claims(EXECUTOR)) == 0
