@@ -171,3 +171,29 @@ def test_a_coroutine_is_timed_out_and_the_event_loop_goes_on(driver: Client) -> 
 def test_a_timeout_that_is_none_is_refused_at_once(timeout: object, driver: Client) -> None:
     with pytest.raises((ValueError, TimeoutFormatError), match=r"(?i)timeout"):
         envq.Queue().enqueue(lambda: 1, job_timeout=timeout)
+
+
+def test_a_result_that_hangs_while_it_is_pickled_is_ended_as_any_code_of_the_job(driver: Client) -> None:
+    def give() -> object:
+        import threading
+
+        class Hangs:
+            def __reduce__(self) -> str:
+                threading.Event().wait(60)
+                return "never"
+
+        return Hangs()
+
+    before = next_job_is_fine()
+    with pytest.raises(envq.JobFailed, match=r"JobTimedOut: the result could not be pickled within 0\.3 s"):
+        envq.get(envq.task(timeout=0.3)(give).enqueue(), timeout=10)
+    assert next_job_is_fine() == before
+
+
+def test_the_traceback_of_a_timeout_ends_in_the_code_that_was_too_slow(
+    driver: Client, wait: Callable[[float], str]
+) -> None:
+    with pytest.raises(envq.JobFailed) as failed:
+        envq.get(envq.task(timeout=0.3)(wait).enqueue(30), timeout=10)
+    assert "_on_alarm" not in failed.value.remote_traceback
+    assert "in wait" in failed.value.remote_traceback

@@ -7,13 +7,14 @@ from typing import Any, Final
 
 from envq.clock import utc_now
 from envq.code.serializer import serializer
-from envq.errors import JobStopRequested
+from envq.errors import JobStopRequested, JobTimedOut
 from envq.workers.execution.context import CallNext, JobContext
+from envq.workers.execution.deadline import Work
 from envq.workers.execution.rq_path import ExcInfo
 from envq.workers.slot import Phase
 
 _OURS: Final = ("envq.", "rq.")
-_CLOCK: Final = "envq.workers.deadline"
+_CLOCK: Final = Work.__module__
 
 
 def store_result(context: JobContext, call_next: CallNext) -> Any:
@@ -21,7 +22,7 @@ def store_result(context: JobContext, call_next: CallNext) -> Any:
     try:
         value = call_next(context)
         _ended(context)
-        serializer.prepare(value)
+        _prepare(context, value)
         context.services.rq.success_callback(context.job, value)
     except BaseException as error:  # noqa: BLE001 - whatever user code raises is the job's outcome
         _ended(context)
@@ -34,6 +35,15 @@ def store_result(context: JobContext, call_next: CallNext) -> Any:
 def _ended(context: JobContext) -> None:
     context.job.ended_at = utc_now()
     context.services.slot.write(Phase.STORING, context.job.id, context.execution.id)
+
+
+def _prepare(context: JobContext, value: Any) -> None:
+    """Pickle the result: the user's ``__reduce__`` runs here, and may hang as any code of theirs."""
+    job = context.job
+    error = JobTimedOut(f"the result could not be pickled within {job.time_limit or 0:g} s")
+    work = Work(Phase.STORING, job.id, context.execution.id)
+    with context.services.deadlines.limit(job.time_limit, work, error):
+        serializer.prepare(value)
 
 
 def _store_success(context: JobContext, value: Any) -> None:
