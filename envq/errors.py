@@ -29,6 +29,9 @@ JobInterrupt(BaseException)       raised *inside* a job, so that ``except Except
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 
 def headline(error: BaseException) -> str:
     """Its class and the first line of its text, in one short line; also where making the text raises."""
@@ -37,6 +40,12 @@ def headline(error: BaseException) -> str:
     except BaseException:  # noqa: BLE001 - the user's __str__
         text = "<its text cannot be made>"
     return f"{type(error).__name__}: {text}".splitlines()[0][:200]
+
+
+def did_you_mean(given: str, known: Iterable[str]) -> str:
+    """``; did you mean 'model'?`` where something known is written much like it, else nothing."""
+    close = get_close_matches(given, sorted(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 class EnvqError(Exception):

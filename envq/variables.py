@@ -5,19 +5,45 @@ Nothing here does I/O or builds anything: an EnvironmentVariable holds code and 
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
 from collections.abc import Callable, Iterable
-from typing import Any, Final, Literal, NoReturn, cast, get_args
+from typing import Any, Final, Literal, NoReturn, ParamSpec, cast, get_args
 
 from envq.code.path_reference import PathReference
-from envq.errors import InvalidDeclaration, PayloadError
+from envq.errors import InvalidDeclaration, PayloadError, did_you_mean
 
 Build = Literal["eager", "lazy"]
 Driver = Literal["auto", "eager", "lazy", "never"]
 Replace = Literal["keep", "free"]
 
+P = ParamSpec("P")
+
 _VALUE: Final = object()  # stands for the value when a signature is checked
+_OTHER_NAMES: Final = {
+    **dict.fromkeys(["init", "initialize", "setup", "make", "factory"], "initializer"),
+    **dict.fromkeys(["reset", "reinit", "reinitialize", "restore", "clean"], "reinitializer"),
+    **dict.fromkeys(["validate", "validator", "health", "health_check"], "check"),
+    **dict.fromkeys(["close", "cleanup", "finalizer", "destroy", "shutdown"], "teardown"),
+    "timeout": "init_timeout",
+}
+
+
+def _known_keywords(function: Callable[P, None]) -> Callable[P, None]:
+    """Have it raise InvalidDeclaration, with the right one, for a keyword that it does not take."""
+    names = set(inspect.signature(function).parameters) - {"self"}
+
+    @functools.wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> None:
+        for keyword in kwargs:
+            if keyword not in names:
+                meant = _OTHER_NAMES.get(keyword)
+                hint = f"; did you mean {meant!r}?" if meant else did_you_mean(keyword, names)
+                _refuse(f"there is no keyword {keyword!r}{hint} (known: {', '.join(sorted(names))})")
+        function(*args, **kwargs)
+
+    return checked
 
 
 class Rebuild:
@@ -75,6 +101,7 @@ class EnvironmentVariable:
     init_timeout: float
     reset_timeout: float
 
+    @_known_keywords
     def __init__(  # noqa: PLR0913 - one declaration is one call, and all but two are keywords
         self,
         initializer: Callable[[], Any] | str,

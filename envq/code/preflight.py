@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
+from collections.abc import Callable
 from typing import NoReturn
 
 from envq.code.captures import locate
@@ -16,17 +18,33 @@ _log = logging.getLogger("envq")
 _warned: set[tuple[str, str]] = set()
 
 
-def checked_dump(obj: object, what: str) -> Pickled:
-    """Pickle, or raise PayloadError naming ``what`` and the captured variable or argument to blame."""
+def _advice(_culprit: object) -> str:
+    return ADVICE
+
+
+def result_advice(culprit: object) -> str:
+    """What to do about a result that holds this."""
+    if inspect.isgenerator(culprit) or isinstance(culprit, map | filter | zip):
+        return "return a list of what it yields"
+    return "return plain data made from it: numbers, text, lists, dicts"
+
+
+def checked_dump(obj: object, what: str, advice: Callable[[object], str] = _advice) -> Pickled:
+    """
+    Pickle, or raise PayloadError naming ``what`` and the captured variable or argument to blame.
+
+    Args:
+        advice: from what is to blame to what to do about it
+    """
     try:
         return dump(obj)
     except RecursionError as error:
         raise PayloadError(f"{what}: a value is nested too deeply to be pickled") from error
     except Exception as error:  # noqa: BLE001 - reductions are user code, and may raise anything
-        _refuse(obj, what, error)
+        _refuse(obj, what, error, advice)
 
 
-def _refuse(obj: object, what: str, error: Exception) -> NoReturn:
+def _refuse(obj: object, what: str, error: Exception, advice: Callable[[object], str]) -> NoReturn:
     culprit = locate(obj, lambda part: not pickles(part))
     kind = bound_to_process(culprit.value)
     name = f"{type(culprit.value).__module__}.{type(culprit.value).__qualname__}"
@@ -36,7 +54,7 @@ def _refuse(obj: object, what: str, error: Exception) -> NoReturn:
         reason = f"(a {name}) holds {error.kind}, which cannot leave its process"
     else:
         reason = f"(a {name}) cannot be pickled ({type(error).__name__}: {error})"
-    raise PayloadError(f"{what}: {culprit.path or 'the value'} {reason}; {ADVICE}") from error
+    raise PayloadError(f"{what}: {culprit.path or 'the value'} {reason}; {advice(culprit.value)}") from error
 
 
 def check_size(size: int, obj: object, what: str, limits: Limits) -> None:

@@ -6,7 +6,7 @@ import pickle
 from typing import Any
 
 from envq.code.pickling import plain_pickle
-from envq.code.preflight import checked_dump
+from envq.code.preflight import checked_dump, result_advice
 
 
 class Serializer:
@@ -30,16 +30,18 @@ class Serializer:
         plain = plain_pickle(obj)
         return checked_dump(obj, "a result or argument").body if plain is None else plain
 
-    def prepare(self, obj: Any) -> bytes:
+    def prepare(self, obj: Any, function: str) -> bytes:
         """
-        Like dumps, and the next dumps costs nothing if it is for this very object.
+        The pickled result of a function, named in the error; the next dumps costs nothing if it is for this very object.
 
         For a caller that must know whether a result can be pickled before RQ's own code pickles it.
         Only that one call is spared: kept any longer, the bytes of a value that changes would be
         stale.
         """
         self._prepared = None  # nobody asked for the last one: its object may be this one, changed since
-        data = self.dumps(obj)
+        data = plain_pickle(obj)
+        if data is None:
+            data = checked_dump(obj, f"the result of {function}", result_advice).body
         self._prepared = (obj, data)
         return data
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from envq.driver.coroutines import runner
-from envq.errors import EnvironmentVariableFailed
+from envq.errors import EnvironmentVariableFailed, headline
 from envq.runtime import Callables, Limits, Listener, Recipe, Runtime
 
 
@@ -18,7 +18,7 @@ class DriverCopies:
     def __init__(self) -> None:
         self._errors = _Errors()
         self._recipes: dict[str, Recipe] = {}
-        self._runtime = Runtime(listener=Listener(), limits=self._errors, run_coroutine=runner.run)
+        self._runtime = Runtime(listener=_Silent(), limits=self._errors, run_coroutine=runner.run)
 
     def __contains__(self, name: str) -> bool:
         return name in self._recipes
@@ -52,10 +52,14 @@ class DriverCopies:
         self._errors.last = None
         try:
             return self._runtime.read(name)
-        except EnvironmentVariableFailed as failed:
+        except EnvironmentVariableFailed:
             cause = self._errors.last
             self._forget_failure(name)
-            raise failed from cause
+            if cause is None:
+                raise
+            raise EnvironmentVariableFailed(
+                f"environment variable {name!r} could not be built here: {headline(cause)}", name
+            ) from cause
 
     def drop(self, name: str) -> None:
         """Let go of a copy, with its teardown."""
@@ -79,6 +83,13 @@ class DriverCopies:
             self._runtime.adopt(self._recipes)
             self._recipes[name] = recipe
             self._runtime.adopt(self._recipes)
+
+
+class _Silent(Listener):
+    """On a driver nobody tries again by himself: the exception goes to the caller, and says all."""
+
+    def build_failed(self, text: str) -> None:
+        pass
 
 
 class _Errors(Limits):

@@ -67,16 +67,18 @@ def report(published: Published) -> None:
         )
     else:
         log.info("environment variable %s declared, version %d", now.name, now.version)
-    if published.taking_turns:
+    before = published.previous
+    if published.taking_turns and before is not None:
         log.warning(
-            "environment variable %s: version %d (%.12s, declared by %s) is code that version %d (%.12s) had replaced; "
-            "two releases take turns. Give one of them an explicit version= to settle it",
+            "environment variable %s: version %d (%.12s, declared by %s) is code that was replaced before, and now "
+            "replaces version %d (%.12s, declared by %s); two releases take turns. Give one of them an explicit version= to settle it",
             now.name,
             now.version,
             now.digest,
             now.declared_by,
-            now.version - 1,
-            now.history[-1] if now.history else "unknown",
+            before.version,
+            before.digest,
+            before.declared_by,
         )
 
 

@@ -142,7 +142,9 @@ class Job(rq.job.Job, Generic[R]):
         if inspect.iscoroutine(result):
             result = runner.run(result)
         if self.function_here is not None:
-            envq_serializer.prepare(result)  # RQ stores a text in place of a result that cannot be pickled
+            envq_serializer.prepare(
+                result, self.description or "the job"
+            )  # RQ stores a text in place of a result that cannot be pickled
         return result
 
     def __repr__(self) -> str:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypedDict, cast
 
 from redis.client import Pipeline
 from rq.callbacks import Callback
 from rq.job import Retry
+from rq.queue import Queue as RQQueue
 from rq.rate_limit import RateLimit
 from rq.repeat import Repeat
 from rq.types import JobDependencyType
+from rq.utils import parse_timeout
 from rq.webhook import Webhook
 
-from envq.errors import ConfigurationError
+from envq.errors import ConfigurationError, did_you_mean
 from envq.jobs.job import OnCrash
+from envq.jobs.time_limit import limit_seconds
 
 if TYPE_CHECKING:
     import rq
@@ -60,14 +62,46 @@ def checked(given: Mapping[str, Any]) -> JobOptions:
     options = dict(given)
     if "job_timeout" in options:
         options.setdefault("timeout", options.pop("job_timeout"))
+    for name, value in options.items():
+        if (wanted := _wanted(name, value)) is not None:
+            raise ConfigurationError(f"{name}={value!r} must be {wanted}")
     if isinstance(options.get("retry"), int):
         options["retry"] = Retry(options["retry"]) if options["retry"] else None
-    if options.get("on_crash", "requeue") not in ("requeue", "fail"):
-        raise ConfigurationError(f"on_crash={options['on_crash']!r} must be 'requeue' or 'fail'")
     return cast(JobOptions, options)
 
 
+def _wanted(name: str, value: Any) -> str | None:
+    """What the option takes, where this is not it."""
+    match name:
+        case "queue" if not (isinstance(value, RQQueue) or (isinstance(value, str) and value)):
+            return "the name of a queue, or an envq.Queue"
+        case "timeout" if not _readable(limit_seconds, value):
+            return 'seconds above 0, a text like "2m", or None for no limit'
+        case "result_ttl" | "failure_ttl" | "ttl" if not _readable(parse_timeout, value):
+            return 'whole seconds or a text like "1h"'
+        case "retry" if value is not None and not (isinstance(value, Retry) or (_is_whole(value) and value >= 0)):
+            return "how often it runs again, 0 or more, or an envq.Retry"
+        case "seed" if value is not None and not _is_whole(value):
+            return "a whole number"
+        case "on_crash" if value not in ("requeue", "fail"):
+            return "'requeue' or 'fail'"
+        case _:
+            return None
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _readable(read: Callable[[Any], object], value: object) -> bool:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float | str)):
+        return False
+    try:
+        read(value)
+    except Exception:  # noqa: BLE001 - RQ's errors about a text have several classes
+        return False
+    return True
+
+
 def _unknown(name: str) -> ConfigurationError:
-    close = get_close_matches(name, NAMES, n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
-    return ConfigurationError(f"unknown option {name!r}{hint} (known: {', '.join(sorted(NAMES))})")
+    return ConfigurationError(f"unknown option {name!r}{did_you_mean(name, NAMES)} (known: {', '.join(sorted(NAMES))})")

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final, Literal, TypeVar, cast, overload
 
 import redis
+import rq.job
 from rq.exceptions import NoSuchJobError
 from rq.job import JobStatus
 
@@ -70,7 +71,7 @@ def get(
     Raises JobFailed (with the remote traceback), WorkerLost, JobStopped, JobCancelled, JobGone,
     ResultNotKept, PayloadError for a result that cannot be unpickled here, and GetTimeout.
     """
-    given = [job_or_jobs] if isinstance(job_or_jobs, Job | str) else list(job_or_jobs)
+    given = [job_or_jobs] if isinstance(job_or_jobs, Job | str) else _several(job_or_jobs)
     waiting = _Waiting(_as_jobs(given), timeout, stop_at_error=not return_exceptions)
     outcomes = waiting.outcomes()
     values = [each.error if each.error is not None and return_exceptions else each.unwrap() for each in outcomes]
@@ -169,6 +170,27 @@ class _Waiting:
         status = self._statuses.get(first.id) or "unknown"
         others = f", and {len(self._open) - 1} others of {len(self._jobs)}" if len(self._open) > 1 else ""
         return GetTimeout(f"no result of {_named(first)} within {self._timeout:g} s; it is {status}{others}", first.id)
+
+
+def _several(given: object) -> list[Job[Any] | str]:
+    """The members of an iterable; TypeError for what is no job."""
+    if not isinstance(given, Iterable):
+        raise _no_job(given)
+    members = list(cast("Iterable[object]", given))
+    for each in members:
+        if not isinstance(each, Job | str):
+            raise _no_job(each)
+    return cast("list[Job[Any] | str]", members)
+
+
+def _no_job(given: object) -> TypeError:
+    shown = repr(given) if given is None or isinstance(given, int | float) else f"a {type(given).__name__}"
+    if isinstance(given, rq.job.Job):
+        return TypeError("envq.get takes envq's jobs, not one of rq: pass its id, job.id")
+    name = getattr(given, "__name__", "task") if hasattr(given, "enqueue") else "task"
+    return TypeError(
+        f"envq.get takes a job, its id, or several of them, not {shown}; did you mean {name}.enqueue(...)?"
+    )
 
 
 def _as_jobs(given: Iterable[Job[Any] | str]) -> list[Job[Any]]:

@@ -16,7 +16,7 @@ from envq.clock import utc_now
 from envq.code.shipping import reference_of
 from envq.jobs.job import Job, OnCrash
 from envq.jobs.late_queue import DEFAULT_TIMEOUT_S
-from envq.jobs.options import JobOptions, checked
+from envq.jobs.options import NAMES, JobOptions, checked
 from envq.jobs.queue import Queue
 from envq.jobs.time_limit import NO_LIMIT
 
@@ -40,11 +40,12 @@ class Enqueuing(Generic[P, R]):
 
     def enqueue_in(self, delay: float | timedelta, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """The same after that many seconds; workers' schedulers look once a second."""
-        seconds = delay if isinstance(delay, timedelta) else timedelta(seconds=delay)
-        return self.enqueue_at(utc_now() + seconds, *args, **kwargs)
+        return self.enqueue_at(utc_now() + _as_delay(delay), *args, **kwargs)
 
     def enqueue_at(self, when: datetime, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """The same at that time; a time without a zone is local."""
+        if not isinstance(when, datetime):  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
+            raise TypeError(f"enqueue_at takes a datetime first, then the arguments of the function, not {when!r}")
         self._check(args, kwargs)
         queue, options = self._queue()
         return queue.schedule_call(when, self._function, args, kwargs, **options)
@@ -72,7 +73,10 @@ class Enqueuing(Generic[P, R]):
         try:
             self._signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise TypeError(f"{self._function.__qualname__}(): {error}") from None
+            name = self._function.__qualname__
+            options = [each for each in kwargs if each in NAMES and each not in self._signature.parameters]
+            hint = f"; options of the job are given before: {name}.options({options[0]}=...)" if options else ""
+            raise TypeError(f"{name}(): {error}{hint}") from None
 
     def _checked(self, arguments: Iterable[tuple[Any, ...]]) -> Iterable[tuple[Any, ...]]:
         lengths: set[int] = set()
@@ -181,6 +185,16 @@ def _queue_of(queue: str | rq.queue.Queue) -> Queue:
     if isinstance(queue, str):
         return _queues.setdefault(queue, Queue(queue)) if queue not in _queues else _queues[queue]
     return Queue(queue.name, connection=queue.connection)
+
+
+def _as_delay(delay: float | timedelta) -> timedelta:
+    if isinstance(delay, timedelta):
+        return delay
+    if isinstance(delay, bool) or not isinstance(delay, int | float):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(
+            f"enqueue_in takes seconds or a timedelta first, then the arguments of the function, not {delay!r}"
+        )
+    return timedelta(seconds=delay)
 
 
 def _normal(options: Mapping[str, Any]) -> JobOptions:

@@ -88,7 +88,7 @@ class Building:
     def _failed(self, slot: Slot, recipe: Recipe, error: BaseException, frame: Frame) -> None:
         slot.fail(recipe, error, frozenset(frame.missing), self._ports.clock())
         assert slot.failure is not None
-        logger.error("%s", slot.explain(slot.failure))
+        tell(self._ports.listener.build_failed, slot.explain(slot.failure))
 
     def fingerprint(self, value: Value) -> str | None:
         """Its content in short; None where that cannot be told, or nobody asked for it."""

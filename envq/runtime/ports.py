@@ -32,6 +32,10 @@ class Listener:
     def build_ended(self, recipe: Recipe) -> None:
         """After each try that ``building`` did not refuse, whatever came of it."""
 
+    def build_failed(self, text: str) -> None:
+        """A try failed; the text says why, and what happens next."""
+        logger.error("%s", text)
+
     def changed(self, state: ValueState) -> None:
         """A variable is in another state."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from envq.errors import DependencyCycle, EnvironmentVariableError, NotDeclared
+from envq.errors import DependencyCycle, EnvironmentVariableError, NotDeclared, did_you_mean
 from envq.runtime.calling import INTERRUPTS, Caller, describe
 from envq.runtime.ports import Ports, logger
 from envq.runtime.replacing import Replacing
@@ -147,7 +147,7 @@ class Reading:
                 name,
             )
         return NotDeclared(
-            f"environment variable {name!r} is not declared (known: {names}): correct the name, or declare "
-            f"it with envq.env.{name} = envq.EnvironmentVariable(initializer)",
+            f"environment variable {name!r} is not declared{did_you_mean(name, known)} (known: {names}): correct the "
+            f"name, or declare it with envq.env.{name} = envq.EnvironmentVariable(initializer)",
             name,
         )

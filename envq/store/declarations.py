@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, cast
 from redis import Redis
 
 from envq.code.payload import Blob
-from envq.errors import NotDeclared
+from envq.errors import NotDeclared, did_you_mean
 from envq.store.code_store import CodeStore
 from envq.store.events import emit, event
 from envq.store.keys import Keys
@@ -29,7 +29,8 @@ class Published:
 
     declaration: Declaration
     change: Change
-    taking_turns: bool = False  # the code was current before: two releases declare against each other
+    taking_turns: bool = False  # the code was current before, and another process replaced it: two releases, perhaps
+    previous: Declaration | None = None  # what was replaced
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,6 @@ class DeclarationStore:
             return Published(replace(current, epoch=current.epoch + 1), "replaced")
 
         rebuilt = self._change(name, decide, None).declaration
-        self._lift_quarantine(rebuilt)
         self._tell(EventKind.VARIABLE_DECLARED, rebuilt)
         return rebuilt
 
@@ -108,17 +108,13 @@ class DeclarationStore:
             if not header:
                 raise not_declared(name, self.snapshot().declarations)
             current = Declaration.from_json(header)
-            if self._write(name, header, "", current.digest, current.digest, b""):
-                self._lift_quarantine(current)  # the next declaration is version 1 again
+            if self._write(header, current, None, b""):
                 self._tell(EventKind.VARIABLE_REMOVED, current)
                 return current
 
     def _tell(self, kind: EventKind, declaration: Declaration) -> None:
         happened = event(kind, env=declaration.name, env_version=declaration.version, detail=declaration.declared_by)
         emit(self._connection, self._keys, happened)
-
-    def _lift_quarantine(self, declaration: Declaration) -> None:
-        self._connection.delete(self._keys.tries(declaration.name, declaration.version))
 
     def _change(self, name: str, decide: Callable[[Declaration | None], Published], blob: Blob | None) -> Published:
         while True:
@@ -127,24 +123,25 @@ class DeclarationStore:
             published = decide(current)
             if published.change in ("unchanged", "older"):
                 return published
-            new = published.declaration
-            packed = blob.pack() if blob else b""
-            if self._write(name, header, new.to_json(), new.digest, current.digest if current else "", packed):
-                if current and current.version != new.version:
-                    self._lift_quarantine(current)  # its number comes back where the variable is removed
+            if self._write(header, current, published.declaration, blob.pack() if blob else b""):
                 return published
 
-    def _write(self, name: str, expected: str, header: str, new: str, old: str, blob: bytes) -> bool:  # noqa: PLR0913 - one compare-and-set
+    def _write(self, expected: str, current: Declaration | None, new: Declaration | None, blob: bytes) -> bool:
+        """Compare with the header as read, and write; None for ``new`` removes. False if somebody was faster."""
+        standing = cast(Declaration, new or current)
+        before = current or standing
         change = DeclarationChange(
-            name=name,
+            name=standing.name,
             expected=expected,
-            header=header,
-            new_digest=new,
-            old_digest=old,
+            header=new.to_json() if new else "",
+            new_digest=standing.digest,
+            old_digest=before.digest,
             blob=blob,
             token=secrets.token_hex(4),
-            message=name,
+            message=standing.name,
             old_code_ttl_s=OLD_CODE_TTL_S,
+            version_before=before.version,
+            starts_over=new is None or new.identity != before.identity,
         )
         return bool(change_declaration(self._connection, self._keys, change))
 
@@ -157,8 +154,8 @@ def not_declared(name: str, known: dict[str, Declaration]) -> NotDeclared:
     """The error for a name nobody declared; it lists those that are."""
     names = ", ".join(sorted(known)) or "none"
     return NotDeclared(
-        f"environment variable {name!r} is not declared (declared: {names}); "
-        f"declare it on a driver: envq.env.{name} = envq.EnvironmentVariable(...)",
+        f"environment variable {name!r} is not declared{did_you_mean(name, known)} (declared: {names}); "
+        f"correct the name, or declare it on a driver: envq.env.{name} = envq.EnvironmentVariable(...)",
         name,
     )
 
@@ -166,8 +163,9 @@ def not_declared(name: str, known: dict[str, Declaration]) -> NotDeclared:
 def _decide(current: Declaration | None, wanted: Declaration) -> Published:
     if current is None:
         # An executor that has not noticed a removal must not take this for what was removed.
-        epoch = secrets.randbits(32)
-        return Published(replace(wanted, version=wanted.version if wanted.explicit else 1, epoch=epoch), "new")
+        life, epoch = secrets.token_hex(4), secrets.randbits(32)
+        version = wanted.version if wanted.explicit else 1
+        return Published(replace(wanted, version=version, life=life, epoch=epoch), "new")
     if wanted.explicit and (wanted.version < current.version):
         return Published(current, "older")
     same_code = wanted.digest == current.digest
@@ -178,8 +176,10 @@ def _decide(current: Declaration | None, wanted: Declaration) -> Published:
         return _keep_version(current, wanted)
     history = [*current.history, current.digest][-HISTORY_KEPT:]
     version = wanted.version if wanted.explicit else current.version + 1
-    new = replace(wanted, version=version, epoch=current.epoch, history=history)
-    return Published(new, "replaced", taking_turns=wanted.digest in history[:-1] or wanted.digest in current.history)
+    new = replace(wanted, version=version, epoch=current.epoch, life=current.life, history=history)
+    # A notebook whose cells are run back and forth takes turns with nobody but itself.
+    turns = wanted.digest in current.history and wanted.declared_by != current.declared_by
+    return Published(new, "replaced", taking_turns=turns, previous=current)
 
 
 def _keep_version(current: Declaration, wanted: Declaration) -> Published:
@@ -188,6 +188,7 @@ def _keep_version(current: Declaration, wanted: Declaration) -> Published:
         version=current.version,
         explicit=current.explicit or wanted.explicit,
         epoch=current.epoch,
+        life=current.life,
         history=current.history,
         declared_at=current.declared_at,
         declared_by=current.declared_by,

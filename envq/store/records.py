@@ -30,6 +30,7 @@ class Declaration(_Json):
     digest: str
     explicit: bool = False  # the version was given by the user
     epoch: int = 0  # begins anywhere, raised by a request to rebuild
+    life: str = ""  # another one after each removal
     by_value: bool = False
     python: str = ""
     cloudpickle: str = ""

@@ -241,6 +241,8 @@ class DeclarationChange:
     token: str
     message: str
     old_code_ttl_s: int
+    version_before: int
+    starts_over: bool  # what its builds did so far counts no more
 
 
 def change_declaration(connection: Redis, keys: Keys, change: DeclarationChange) -> str:
@@ -250,7 +252,8 @@ def change_declaration(connection: Redis, keys: Keys, change: DeclarationChange)
             keys.declarations,
             keys.generation,
             keys.code(change.new_digest),
-            keys.code(change.old_digest or change.new_digest),
+            keys.code(change.old_digest),
+            keys.tries(change.name, change.version_before),
         ],
         args=[
             change.name,
@@ -261,6 +264,7 @@ def change_declaration(connection: Redis, keys: Keys, change: DeclarationChange)
             change.old_code_ttl_s,
             keys.env_channel,
             change.message,
+            int(change.starts_over),
         ],
     )
     return generation.decode()

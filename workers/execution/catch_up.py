@@ -44,7 +44,11 @@ class CatchUp:
 
     def adopt(self, snapshot: Snapshot, recipes: dict[str, Recipe]) -> None:
         """Change over to it; a build that fails leaves its state, nothing is raised."""
-        self._snapshot = snapshot
+        before, self._snapshot = self._snapshot.declarations, snapshot
+        # Removed and declared again since we looked: nothing of the life before goes on serving.
+        kept = {name: each for name, each in recipes.items() if self._lives_on(name, before)}
+        if len(kept) < len(recipes):
+            self._runtime().adopt(kept)
         self._runtime().adopt(recipes)
 
     def open_queues(self, queues: Iterable[str]) -> list[str]:
@@ -69,6 +73,9 @@ class CatchUp:
             if declaration.name not in ready:
                 blocked.update(declaration.queues or self._queues)
         return blocked
+
+    def _lives_on(self, name: str, before: Mapping[str, Declaration]) -> bool:
+        return name not in before or before[name].life == self._snapshot.declarations[name].life
 
     def _is_for_us(self, declaration: Declaration) -> bool:
         return declaration.queues is None or not self._queues.isdisjoint(declaration.queues)

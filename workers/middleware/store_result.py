@@ -43,7 +43,7 @@ def _prepare(context: JobContext, value: Any) -> None:
     error = JobTimedOut(f"the result could not be pickled within {job.time_limit or 0:g} s")
     work = Work(Phase.STORING, job.id, context.execution.id)
     with context.services.deadlines.limit(job.time_limit, work, error):
-        serializer.prepare(value)
+        serializer.prepare(value, job.title)
 
 
 def _store_success(context: JobContext, value: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import socket
 from collections.abc import Callable, Generator
@@ -11,14 +12,15 @@ from typing import Final, Self
 
 STOP: Final = frozenset({signal.SIGTERM, signal.SIGINT})
 DUMP_STACKS: Final = frozenset({signal.SIGUSR1, signal.SIGTTIN})
-HANDLED: Final = STOP | DUMP_STACKS | {signal.SIGHUP, signal.SIGCHLD}
+HANGUP: Final = signal.SIGHUP
+HANDLED: Final = STOP | DUMP_STACKS | {HANGUP, signal.SIGCHLD}
 
 _Handler = Callable[[int, FrameType | None], object] | int | signal.Handlers | None
 
 
 class SignalInbox:
     """
-    While entered, collects the signals in ``HANDLED``; afterwards those in ``STOP`` are ignored. Main thread only.
+    While entered, collects the signals in ``HANDLED``; afterwards ``STOP`` and ``HANGUP`` are ignored. Main thread only.
 
     Nothing is ever raised from a handler, so no statement of the supervisor can be torn apart by one.
     """
@@ -41,7 +43,7 @@ class SignalInbox:
     ) -> None:
         for number, handler in self._previous.items():
             # The process is about to end in good order: one more request to stop must not change its exit code.
-            leaving = signal.SIG_IGN if number in STOP else handler
+            leaving = signal.SIG_IGN if number in STOP or number == HANGUP else handler
             signal.signal(number, signal.SIG_DFL if leaving is None else leaving)
         signal.set_wakeup_fd(self._previous_fd)
         self.close()
@@ -62,6 +64,15 @@ class SignalInbox:
         """Close the sockets; also what a forked child does with its copies."""
         self._reader.close()
         self._writer.close()
+
+
+def hangup_stops() -> bool:
+    """
+    Whether SIGHUP says that the terminal is closed: there is one, and nobody (``nohup``) had it ignored.
+
+    To be asked before an inbox is entered.
+    """
+    return signal.getsignal(HANGUP) is not signal.SIG_IGN and any(map(os.isatty, (0, 2)))  # stdin, stderr
 
 
 @contextlib.contextmanager

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import os
 import selectors
-import signal
 import time
 from typing import Final
 
@@ -30,7 +29,7 @@ from envq.workers.supervision.processes import Nursery, reap_strangers
 from envq.workers.supervision.reaper import Reaper
 from envq.workers.supervision.scheduler import SchedulerProcess
 from envq.workers.supervision.settlement import Settlement, Settlements
-from envq.workers.supervision.signals import DUMP_STACKS, SignalInbox
+from envq.workers.supervision.signals import DUMP_STACKS, HANGUP, SignalInbox, hangup_stops
 from envq.workers.supervision.stopping import Stopping
 from envq.workers.supervision.subscription import Subscription
 from envq.workers.supervision.verdict import Death, Intent, judge
@@ -65,7 +64,7 @@ class Supervisor:
         self._heartbeat = Heartbeat(self._keys)
         self._settlements = Settlements(self._keys)
         self._reaper = Reaper(self._keys)
-        self._stopping = Stopping(config.grace_s)
+        self._stopping = Stopping(config.grace_s, hangup_stops=hangup_stops())
         self._finished_at: float | None = None
 
     def run(self) -> int:
@@ -73,7 +72,7 @@ class Supervisor:
         with self._signals:
             self._selector.register(self._signals, selectors.EVENT_READ, self._on_signals)
             self._subscription.add(self._keys.env_channel)
-            log.info("worker %s (pid %d) starts: %s", self._config.label, os.getpid(), self._describe())
+            log.debug("worker %s (pid %d) starts: %s", self._config.label, os.getpid(), self._describe())
             try:
                 while not self._over():
                     self._turn()
@@ -115,7 +114,7 @@ class Supervisor:
         for number in self._signals.read():
             if what := self._stopping.take(number):
                 log.info("received %s: %s", number.name, what)
-            elif number is signal.SIGHUP:
+            elif number is HANGUP:
                 log.info("received SIGHUP: replacing the executors one after the other")
                 self._crew.renew()
             elif number in DUMP_STACKS:

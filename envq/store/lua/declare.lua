@@ -1,7 +1,8 @@
 -- Write or remove one declaration, if nobody changed it since it was read.
--- KEYS: declarations, generation, new code, old code (the new code's key again where there is none)
+-- KEYS: declarations, generation, new code, old code (the new code's key again where there is none),
+--       tries of the version before
 -- ARGV: name, the header as read ("" for none), the new header ("" removes), code blob, random token,
---       seconds the old code is kept, channel, message
+--       seconds the old code is kept, channel, message, 1 if builds start over (lifts a quarantine)
 -- Returns the new generation, or "" where the header was changed meanwhile.
 local declarations, generation, new_code, old_code = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local name, expected, header, blob, token = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
@@ -34,6 +35,9 @@ end
 
 if not needed(old_code) then
   redis.call('EXPIRE', old_code, ARGV[6])
+end
+if ARGV[9] == '1' then
+  redis.call('DEL', KEYS[5])
 end
 redis.call('SET', generation, next_generation)
 -- Only a doorbell: a user without the right to publish still declares.

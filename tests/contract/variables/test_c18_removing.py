@@ -8,7 +8,8 @@ import pytest
 from support.cli import envq as command
 from support.deployment import Deployment
 from support.diary import Diary
-from support.jobs import run
+from support.gate import Gate
+from support.jobs import enqueue, run
 from support.waiting import eventually
 
 import envq
@@ -89,3 +90,21 @@ def test_code_that_another_variable_is_declared_with_stays(client: Client) -> No
     assert client.connection.ttl(code) == -1, "executors that join later must still be able to build the other"
     envq.env.other = envq.EnvironmentVariable(lambda: 2, driver="never")
     assert client.connection.ttl(code) > 0
+
+
+def test_what_was_removed_serves_no_more_although_nobody_looked_meanwhile(
+    worker: Callable[..., object], client: Client, gate: Gate, declare: Callable[..., None]
+) -> None:
+    def fail() -> None:
+        raise ValueError("not again")
+
+    worker()
+    declare("model", lambda: "old", lambda value: value)
+    wait = gate.wait
+    holding = enqueue(wait)
+    eventually(lambda: holding.get_status().value == "started")
+    del env.model
+    env.model = envq.EnvironmentVariable(fail, driver="never")
+    gate.open()
+    with pytest.raises(envq.JobFailed, match="EnvironmentVariableFailed"):
+        run(lambda: env.model)

@@ -13,7 +13,8 @@ from envq.workers.slot import Interrupt, Phase, Slot
 def test_a_record_written_in_another_process_is_read_here(method: str) -> None:
     context = multiprocessing.get_context(method)
     slot = Slot(context)
-    process = context.Process(target=_write, args=(slot,))
+    slot.job_ended()
+    process = context.Process(target=slot.write, args=(Phase.RUNNING, "job", "execution", 12.5))
     process.start()
     process.join()
     view = slot.read()
@@ -24,11 +25,6 @@ def test_a_record_written_in_another_process_is_read_here(method: str) -> None:
         12.5,
         1,
     )
-
-
-def _write(slot: Slot) -> None:
-    slot.job_ended()
-    slot.write(Phase.RUNNING, "job", "execution", 12.5)
 
 
 def test_a_reader_never_sees_half_a_record() -> None:
