@@ -182,6 +182,7 @@ class Executor:
             return EXIT_OK
         parts.reporter.settle_on("suspended" if reply.suspended else "idle" if queues else "waiting")
         self._slot.write(Phase.IDLE)
+        signal.set_wakeup_fd(self._rope.fileno(), warn_on_full_buffer=False)  # event loops of jobs take it away
         wake = [self._control, self._bell]
         parts.claims.wait([] if reply.suspended else parts.rq_names(queues), wake, self._patience(reply.suspended))
         return None
@@ -225,6 +226,7 @@ class Executor:
         # Ctrl-C goes to the supervisor, which asks us. A handler, because programs that jobs start would inherit
         # SIG_IGN, and many are ended with SIGINT.
         signal.signal(signal.SIGINT, _ignore)
+        self._deadlines.note_handlers()
         os.register_at_fork(before=self._hold, after_in_parent=self._release, after_in_child=self._become_copy)
 
     def _hold(self) -> None:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, cast
 
+from redis import Redis
+
 from envq import remote, settings
 from envq.clock import iso, utc_now
 from envq.code.digest import fingerprint
@@ -161,7 +163,8 @@ def assemble(config: ExecutorConfig, slot: Slot, deadlines: Deadlines) -> Parts:
     )
     reporter.states = runtime.states
     bind(ExecutorScope(runtime, lambda: catch_up.declared))
-    _work_for_jobs(worker, keys, connection)
+    client = _work_for_jobs(worker, keys, connection)
+    deadlines.after_strike = lambda: _drop_connections(connection, client.connection)
     rq_names = [keys.queue_name(name) for name in worker.queues]
     rq = RqPath(config.name, rq_names, connection, keys, deadlines)
     storing = Storing(connection, keys, config.name, rq)
@@ -184,11 +187,25 @@ def assemble(config: ExecutorConfig, slot: Slot, deadlines: Deadlines) -> Parts:
     )
 
 
-def _work_for_jobs(worker: WorkerConfig, keys: Keys, connection: FencedRedis) -> None:
+def _work_for_jobs(worker: WorkerConfig, keys: Keys, connection: FencedRedis) -> Client:
     """What a job itself asks of envq - its code, jobs it enqueues - goes to this worker's server and namespace."""
     code = CodeStore(connection, keys)
     remote.bind_code_source(lambda digest: code.get(digest, "the function"))
-    swap_default(Client(worker.settings.url, worker.settings.namespace))
+    client = Client(worker.settings.url, worker.settings.namespace)
+    swap_default(client)
+    return client
+
+
+def _drop_connections(*clients: Redis) -> None:
+    """
+    After an error that was raised anywhere in a job: between a command and its reply, perhaps.
+
+    The next command on such a connection would be given the reply to the one before.
+    """
+    for client in clients:
+        pool = cast(Any, client).connection_pool
+        pool.disconnect()
+        pool.reset()  # forgets those that were never given back
 
 
 def _info(config: ExecutorConfig) -> ExecutorInfo:

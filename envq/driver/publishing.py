@@ -71,7 +71,8 @@ def report(published: Published) -> None:
     if published.taking_turns and before is not None:
         log.warning(
             "environment variable %s: version %d (%.12s, declared by %s) is code that was replaced before, and now "
-            "replaces version %d (%.12s, declared by %s); two releases take turns. Give one of them an explicit version= to settle it",
+            "replaces version %d (%.12s, declared by %s); two releases take turns. Give one of them an explicit "
+            "version= to settle it",
             now.name,
             now.version,
             now.digest,

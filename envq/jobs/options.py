@@ -62,7 +62,7 @@ def checked(given: Mapping[str, Any]) -> JobOptions:
     options = dict(given)
     if "job_timeout" in options:
         options.setdefault("timeout", options.pop("job_timeout"))
-    for name, value in options.items():
+    for name, value in cast("dict[str, Any]", options).items():
         if (wanted := _wanted(name, value)) is not None:
             raise ConfigurationError(f"{name}={value!r} must be {wanted}")
     if isinstance(options.get("retry"), int):

@@ -184,7 +184,7 @@ def _several(given: object) -> list[Job[Any] | str]:
 
 
 def _no_job(given: object) -> TypeError:
-    shown = repr(given) if given is None or isinstance(given, int | float) else f"a {type(given).__name__}"
+    shown = "None" if given is None else f"an object of type {type(given).__name__}"
     if isinstance(given, rq.job.Job):
         return TypeError("envq.get takes envq's jobs, not one of rq: pass its id, job.id")
     name = getattr(given, "__name__", "task") if hasattr(given, "enqueue") else "task"

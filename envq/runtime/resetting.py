@@ -29,7 +29,10 @@ class Resetting:
         self._table.hide_cache()
         used = self._table.used
         while used:
-            self.clean(next(iter(used)))
+            value = next(iter(used))
+            self.clean(value)
+            if value.gone:  # let go already: nobody will get it again
+                used.pop(value, None)
 
     def clean(self, value: Value) -> None:
         """Reset it and what it is built on, as far as they are used; it may be let go and rebuilt thereby."""

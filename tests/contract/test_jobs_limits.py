@@ -197,3 +197,21 @@ def test_the_traceback_of_a_timeout_ends_in_the_code_that_was_too_slow(
         envq.get(envq.task(timeout=0.3)(wait).enqueue(30), timeout=10)
     assert "_on_alarm" not in failed.value.remote_traceback
     assert "in wait" in failed.value.remote_traceback
+
+
+@pytest.mark.usefixtures("driver")
+@pytest.mark.parametrize("default", [True, False])
+def test_a_job_that_takes_the_alarm_away_takes_it_from_nobody_else(wait: Callable[[float], str], default: bool) -> None:
+    def take() -> None:
+        import signal
+
+        signal.signal(signal.SIGALRM, signal.SIG_DFL if default else lambda *_: None)
+        signal.set_wakeup_fd(-1)
+
+    @envq.task(timeout=0.3, on_crash="fail")
+    def late() -> None:
+        wait(30)
+
+    envq.get(envq.task(take).enqueue(), timeout=10)
+    with pytest.raises(envq.JobFailed, match=r"JobTimedOut: job exceeded its timeout of 0\.3 s"):
+        envq.get(late.enqueue(), timeout=10)

@@ -106,9 +106,55 @@ def test_timeouts_are_seconds_with_fractions_and_whole_ones_for_rq(
     assert job.own_fields() == ({"envq_timeout": limit} if limit != whole and limit else {})
 
 
-def test_a_timeout_of_zero_is_refused(inline: Inline) -> None:
-    with pytest.raises(ValueError, match="not allowed"):
-        add.options(timeout=0).enqueue(1)
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("timeout", 0), ("timeout", "x"), ("timeout", float("nan")), ("timeout", timedelta(seconds=1)),
+        ("timeout", True), ("queue", 3), ("queue", ""), ("retry", -1), ("retry", "2"), ("retry", True),
+        ("result_ttl", "x"),
+    ],
+)  # fmt: skip
+def test_an_option_that_cannot_be_used_is_refused_by_name_where_it_is_written(option: str, value: Any) -> None:
+    with pytest.raises(ConfigurationError, match=rf"^{option}=.* must be "):
+        envq.task(**{option: value})
+    with pytest.raises(ConfigurationError, match=rf"^{option}=.* must be "):
+        add.options(**{option: value})
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"timeout": "2m"},
+        {"timeout": -1},
+        {"timeout": None},
+        {"queue": envq.Queue("x")},
+        {"retry": 0},
+        {"result_ttl": "1h"},
+    ],
+)
+def test_what_an_option_takes_is_not_refused(options: Any) -> None:
+    add.options(**options)
+
+
+def test_an_option_among_the_arguments_is_told_where_it_belongs(inline: Inline) -> None:
+    with pytest.raises(TypeError, match=r"add\(\): .*'timeout'; options of the job .* add\.options\(timeout=\.\.\.\)"):
+        add.enqueue(1, timeout=3)  # type: ignore[call-arg]
+    with pytest.raises(TypeError) as raised:
+        add.enqueue(1, z=3)  # type: ignore[call-arg]
+    assert "options" not in str(raised.value)
+
+
+def test_a_delay_or_a_time_of_another_type_is_refused_by_name(inline: Inline) -> None:
+    with pytest.raises(TypeError, match="enqueue_in takes seconds or a timedelta first, .* not '5'"):
+        add.enqueue_in("5", 1)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="enqueue_at takes a datetime first, .* not 5"):
+        add.enqueue_at(5, 1)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("given", [None, 5, add, add(1), [None], [add], b"id"])
+def test_what_is_no_job_is_refused_with_what_was_meant(given: Any) -> None:
+    with pytest.raises(TypeError, match=r"^envq\.get takes a job, .* did you mean (add|task)\.enqueue\(\.\.\.\)\?$"):
+        envq.get(given)
 
 
 def test_map_makes_one_job_an_item_in_order(inline: Inline) -> None:

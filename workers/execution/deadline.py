@@ -13,9 +13,10 @@ import signal
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import FrameType, TracebackType
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from envq.errors import JobStopRequested
 from envq.runtime import TimeLimit
@@ -23,6 +24,19 @@ from envq.workers.slot import Interrupt, Phase, Slot
 
 REPEAT_S: Final = 1.0  # user code may swallow the first exception; it is raised again so often
 _SOON_S: Final = 0.005
+_OURS: Final = (signal.SIGALRM, signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
+_RUNTIME: Final = "envq.runtime."
+_CALLS_USERS: Final = "envq.runtime.calling"
+_BOOKKEEPING: Final = frozenset(
+    {
+        __name__,
+        Slot.__module__,
+        "envq.environment",
+        "envq.workers.execution.quarantine",
+        "envq.workers.execution.reporting",
+        "envq.workers.execution.scope",
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -41,11 +55,25 @@ class Deadlines:
         self._slot = slot
         self._stack: list[Limit] = []
         self._outside = slot.now  # what goes on when no limit is in force any more
+        self._handlers: dict[signal.Signals, Any] = {}
+        self._struck = False
+        self.after_strike: Callable[[], None] = _nothing  # called once the block in which an error was raised is left
 
     def install(self) -> None:
         """Take SIGALRM for the clock and SIGUSR1 for requests of the supervisor."""
         signal.signal(signal.SIGALRM, self._on_alarm)
         signal.signal(signal.SIGUSR1, self._on_request)
+
+    def note_handlers(self) -> None:
+        """What handles our signals now is what ``take_back`` restores."""
+        self._handlers = {number: signal.getsignal(number) for number in _OURS}
+
+    def take_back(self) -> list[str]:
+        """Restore the handlers that a job has changed; the names of their signals."""
+        changed = [number for number, handler in self._handlers.items() if signal.getsignal(number) != handler]
+        for number in changed:
+            signal.signal(number, self._handlers[number])
+        return [number.name for number in changed]
 
     def limit(self, seconds: float | None, work: Work, error: BaseException) -> Limit:
         """
@@ -75,6 +103,9 @@ class Deadlines:
         if limit.pid != os.getpid():
             _end_copy(error)
         del self._stack[limit.depth :]
+        if self._struck:
+            self._struck = False
+            self.after_strike()
         if self._stack:
             self._resume(self._stack[-1])
             return
@@ -130,10 +161,11 @@ class Deadlines:
         self._raise(error, frame)
 
     def _raise(self, error: BaseException, frame: FrameType | None) -> None:
-        # Inside our own bookkeeping an exception would leave the stack half changed: come again.
-        if frame is not None and frame.f_code in _OWN_CODE:
+        # Inside our own bookkeeping an exception would leave it half changed: come again.
+        if _in_bookkeeping(frame):
             signal.setitimer(signal.ITIMER_REAL, _SOON_S, REPEAT_S)
             return
+        self._struck = True
         raise error
 
 
@@ -162,6 +194,20 @@ class Limit:
         self.left = max(0.0, self.ends_at - time.monotonic())
 
 
+def _nothing() -> None:
+    """Nothing is to be done."""
+
+
+def _in_bookkeeping(frame: FrameType | None) -> bool:
+    """Whether the nearest of our own modules is one that calls no code of users, or only through one that does."""
+    while frame is not None:
+        module = frame.f_globals.get("__name__", "")
+        if module.startswith("envq."):
+            return module in _BOOKKEEPING or (module.startswith(_RUNTIME) and module != _CALLS_USERS)
+        frame = frame.f_back
+    return False
+
+
 def _end_copy(error: BaseException | None) -> NoReturn:
     """End this process as Python ends one, without what belongs to the process it was forked from."""
     code = 0
@@ -174,17 +220,3 @@ def _end_copy(error: BaseException | None) -> NoReturn:
         with contextlib.suppress(Exception):
             stream.flush()
     os._exit(code & 0xFF)
-
-
-_OWN_CODE: Final = frozenset(
-    function.__code__
-    for function in (
-        Deadlines.push,
-        Deadlines.pop,
-        Deadlines._resume,  # pyright: ignore[reportPrivateUsage]
-        Limit.__enter__,
-        Limit.__exit__,
-        Limit.pause,
-        Slot.write,
-    )
-)

@@ -100,6 +100,7 @@ class Storing:
             if fence.settled:
                 return status or "", True
             perhaps_stored = perhaps_stored or status != _REFUSED
+            cast(Any, self._connection).connection_pool.disconnect()  # whatever failed: ask on a new one
             if self._claim_stands(job.id) is False:
                 return "", perhaps_stored
             for name, value in before.items():

@@ -16,13 +16,16 @@ def leftovers(context: JobContext, call_next: CallNext) -> Any:
     """
     Tasks left on the event loop are cancelled; a thread left behind forces a rebuild of what was used.
 
-    What a variable's own build started, because the job was the first to read it, is the variable's.
+    What a variable's own build started, because the job was the first to read it, is the variable's. Time
+    limits and stops work by signals: handlers that the job has replaced are restored.
     """
     before = set(threading.enumerate())
     services = context.services
     try:
         return call_next(context)
     finally:
+        if changed := services.deadlines.take_back():
+            log.warning("job %s changed the handlers of %s; taken back", context.job.id, ", ".join(changed))
         cancelled = services.loop.cancel_leftovers()
         if cancelled:
             log.warning("job %s left %d task(s) on the event loop; cancelled", context.job.id, cancelled)

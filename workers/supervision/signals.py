@@ -20,7 +20,7 @@ _Handler = Callable[[int, FrameType | None], object] | int | signal.Handlers | N
 
 class SignalInbox:
     """
-    While entered, collects the signals in ``HANDLED``; afterwards ``STOP`` and ``HANGUP`` are ignored. Main thread only.
+    While entered, collects the signals in ``HANDLED``; then ``STOP`` and ``HANGUP`` are ignored. Main thread only.
 
     Nothing is ever raised from a handler, so no statement of the supervisor can be torn apart by one.
     """

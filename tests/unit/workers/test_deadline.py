@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import signal
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from envq.errors import JobStopRequested, JobTimedOut
 from envq.runtime import TimeLimit
+from envq.runtime.calling import Caller
 from envq.workers.execution.deadline import Deadlines, Work
 from envq.workers.slot import Interrupt, Phase, Slot
 
@@ -157,3 +160,31 @@ def test_what_went_on_outside_goes_on_afterwards(deadlines: Deadlines, slot: Slo
         assert slot.read().phase is Phase.BUILDING
     view = slot.read()
     assert (view.phase, view.subject, view.detail) == (Phase.PREPARING, "job-1", "execution-1")
+
+
+def test_an_error_never_leaves_from_our_own_bookkeeping(deadlines: Deadlines, slot: Slot) -> None:
+    runtime_code = "def work():\n while next(turns): pass\n return 'whole'"
+    inside: dict[str, Any] = {"__name__": "envq.runtime.table", "turns": iter([1] * 200_000 + [0])}
+    exec(runtime_code, inside)
+    ended = ""
+    with contextlib.suppress(JobTimedOut), deadlines.limit(0.001, JOB, JobTimedOut("late")):
+        ended = inside["work"]()
+        spin(10)
+    assert ended == "whole"
+    assert slot.read().phase is Phase.STORING
+
+
+def test_user_code_that_our_bookkeeping_calls_is_interrupted(deadlines: Deadlines) -> None:
+    caller = Caller(lambda coroutine: None)
+    with pytest.raises(JobTimedOut), deadlines.limit(0.01, JOB, JobTimedOut("late")):
+        caller.call(spin, 10)
+
+
+def test_what_an_error_may_have_torn_is_dropped_when_its_block_is_left(deadlines: Deadlines) -> None:
+    dropped = list[str]()
+    deadlines.after_strike = lambda: dropped.append("connections")
+    with deadlines.limit(60, JOB, JobTimedOut("late")):
+        with contextlib.suppress(TimeLimit), deadlines.limit(0.01, BUILD, TimeLimit("slow")):
+            spin(10)
+        assert dropped == ["connections"]
+    assert dropped == ["connections"]
