@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
+import typer
+
 from envq.cli.env_waiting import give_up_if_broken, until
 from envq.cli.readiness import readiness
 from envq.cli.render import declaration_outcome
 from envq.cli.target import Target, opened
 from envq.driver.client import connect
-from envq.environment import env
+from envq.environment import declarable, env
+from envq.errors import InvalidDeclaration
 from envq.variables import Build, EnvironmentVariable, Replace
 
 
@@ -18,9 +21,13 @@ def declare(flags: Mapping[str, Any]) -> int:
     """
     Publish a variable whose code is named by paths; nothing is imported or built here.
 
-    Raises InvalidDeclaration for a bad name, path or option.
+    Raises BadParameter for a name that no variable can have, InvalidDeclaration for a bad path or option.
     """
     name: str = flags["name"]
+    try:
+        declarable(name)
+    except InvalidDeclaration as error:
+        raise typer.BadParameter(str(error), param_hint="NAME") from None
     variable = EnvironmentVariable(
         flags["initializer"],
         flags["reset"],

@@ -8,7 +8,7 @@ from typing import Any
 from envq.cli.overview import Overview, read
 from envq.cli.printing import print_json, print_table
 from envq.cli.readiness import readiness
-from envq.cli.render import DECLARATION_HEADERS, declaration_json, declaration_row, last_line
+from envq.cli.render import DECLARATION_HEADERS, brief, declaration_json, declaration_row
 from envq.cli.target import opened
 from envq.store.connection import safe_url
 from envq.store.executor_store import ExecutorView
@@ -50,7 +50,7 @@ def executor_row(view: ExecutorView, overview: Overview) -> tuple[str, ...]:
     """One line of the table of executors."""
     job = overview.running.get(view.info.name)
     variables = ", ".join(
-        f"{held.name} v{held.version} {held.state}{': ' + last_line(held.error) if held.error else ''}"
+        f"{held.name} v{held.version} {held.state}{': ' + brief(held.error) if held.error else ''}"
         for held in view.variables.values()
     )
     return (

@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
+import typer
+
 from envq.cli import mistakes, signals
 from envq.cli.render import event_line
 from envq.cli.target import opened
-from envq.errors import ConfigurationError
+from envq.errors import did_you_mean
 from envq.store import events
 from envq.store.records import Event, EventKind
 
@@ -28,7 +30,11 @@ def follow(url: str | None, namespace: str | None, selection: Selection, *, as_j
     """Print events until interrupted, or until there were enough."""
     unknown = sorted(selection.kinds - {kind.value for kind in EventKind})
     if unknown:
-        raise ConfigurationError(f"no event is of the kind {unknown[0]!r}; kinds: {', '.join(EventKind)}")
+        kinds = [kind.value for kind in EventKind]
+        raise typer.BadParameter(
+            f"no event is of the kind {unknown[0]!r}{did_you_mean(unknown[0], kinds)} (kinds: {', '.join(kinds)})",
+            param_hint="--kind",
+        )
     signals.unwind_on_sigterm()
     try:
         with opened(url, namespace) as target:

@@ -60,7 +60,7 @@ class Overview:
 
 def read(target: Target) -> Overview:
     """All of it, in a few round trips whatever the number of jobs."""
-    facts = server_facts(target.connection, target.settings.url)
+    facts = server_facts(target.connection, target.settings.url, target.settings.url_source)
     executors = living(target)
     return Overview(
         server=facts,

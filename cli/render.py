@@ -10,6 +10,8 @@ from envq.cli.readiness import Holder, Readiness
 from envq.store.records import Declaration, Event
 
 GAP = "  "
+BRIEF = 60
+_TRACEBACK = "Traceback (most recent call last):"
 
 
 @dataclass(frozen=True)
@@ -44,8 +46,8 @@ def banner(facts: Banner) -> list[str]:
 def event_line(happened: Event) -> str:
     """One event for people; what does not apply is left out."""
     variable = f"{happened.env} v{happened.env_version}" if happened.env_version else happened.env
-    duration = f"{happened.duration_ms:.1f} ms" if happened.duration_ms else ""
-    parts = (happened.at, happened.kind, happened.func, happened.job_id, variable, duration, happened.worker)
+    took = duration(happened.duration_ms / 1000) if happened.duration_ms else ""
+    parts = (happened.at, happened.kind, happened.func, happened.job_id, variable, took, happened.worker)
     line = GAP.join(part for part in parts if part)
     return f"{line}: {happened.detail}" if happened.detail else line
 
@@ -60,6 +62,13 @@ def size(count: int) -> str:
     if count < 1024:
         return f"{count} B"
     return f"{count / 1024:.1f} KiB" if count < 1024 * 1024 else f"{count / 1024 / 1024:.1f} MiB"
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people."""
+    if seconds < 0.001:
+        return f"{seconds * 1000:.2f} ms"
+    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
 
 
 def plain_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -121,7 +130,7 @@ def declaration_lines(declaration: Declaration, readiness: Readiness) -> list[st
 def _holder_lines(holder: Holder) -> list[str]:
     held = holder.held
     counts = (
-        f"  v{held.version}, built {held.builds}x in {held.build_seconds:.3g} s, reset {held.resets}x,"
+        f"  v{held.version}, built {held.builds}x in {duration(held.build_seconds)}, reset {held.resets}x,"
         f" used {held.uses}x, {held.rss_mib:g} MiB"
         if held
         else ""
@@ -147,3 +156,11 @@ def declaration_outcome(before: Declaration | None, after: Declaration, asked: i
 def last_line(text: str) -> str:
     """The last line of a traceback: the exception itself."""
     return text.strip().rpartition("\n")[2]
+
+
+def brief(text: str) -> str:
+    """The first line of an error, for a cell of a table; of a traceback, of the exception that it ends in."""
+    _, found, rest = text.strip().rpartition(_TRACEBACK)
+    lines = rest.strip("\n").splitlines()
+    said = next((line for line in lines if not (found and line.startswith("  "))), "")
+    return said if len(said) <= BRIEF else f"{said[: BRIEF - 1]}…"

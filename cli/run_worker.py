@@ -15,6 +15,7 @@ import typer
 from envq.cli.render import Banner, banner
 from envq.cli.worker_config import worker_config
 from envq.errors import ConfigurationError, ServerUnavailable
+from envq.settings import Settings
 from envq.store.connection import ServerFacts, database_number, explain, safe_url, server_facts, worker_client
 from envq.store.declarations import DeclarationStore
 from envq.store.keys import Keys
@@ -44,7 +45,7 @@ def run(context: typer.Context) -> int:
     check_middleware(config)
     if config.configure_logging:
         configure_logging(config)
-    facts = reach_server(config.settings.url, context.params["wait_for_server"])
+    facts = reach_server(config.settings, context.params["wait_for_server"])
     for line in banner(_banner(config, facts)):
         log.info("%s", line)
     return Supervisor(config).run()
@@ -71,14 +72,14 @@ def check_middleware(config: WorkerConfig) -> None:
         raise ConfigurationError(f"--middleware {', '.join(config.middleware)}: {reason}; correct the flag or --path")
 
 
-def reach_server(url: str, patience_s: float) -> ServerFacts:
+def reach_server(settings: Settings, patience_s: float) -> ServerFacts:
     """What the server is; asks again until it answers or patience is over, then raises ServerUnavailable."""
-    client = worker_client(url)
+    client = worker_client(settings.url)
     deadline = time.monotonic() + patience_s
     try:
         while True:
             try:
-                return server_facts(client, url)
+                return server_facts(client, settings.url, settings.url_source)
             except ServerUnavailable as error:
                 if time.monotonic() >= deadline:
                     raise
@@ -111,7 +112,7 @@ def _variables(config: WorkerConfig) -> list[Declaration]:
     try:
         declared = DeclarationStore(client, keys).snapshot().declarations.values()
     except (redis.RedisError, OSError) as error:
-        raise explain(error, config.settings.url) from None
+        raise explain(error, config.settings.url, config.settings.url_source) from None
     finally:
         client.close()
     return [each for each in declared if each.queues is None or set(each.queues) & set(config.queues)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import redis
 
@@ -26,16 +26,23 @@ class Target:
     executors: ExecutorStore
 
 
+def settings_of(url: str | None, namespace: str | None) -> Settings:
+    """The settings with these flags, which the command line also takes from the configuration file."""
+    settings = Settings.load(url=url, namespace=namespace)
+    given = url is not None and settings.url_source == "the argument"
+    return replace(settings, url_source="--url or the configuration file") if given else settings
+
+
 @contextmanager
 def opened(url: str | None, namespace: str | None) -> Generator[Target]:
     """The deployment; an error of the connection inside the block becomes ServerUnavailable."""
-    settings = Settings.load(url=url, namespace=namespace)
+    settings = settings_of(url, namespace)
     connection = driver_client(settings.url)
     keys = Keys(settings.namespace, database_number(connection))
     target = Target(settings, connection, keys, DeclarationStore(connection, keys), ExecutorStore(connection, keys))
     try:
         yield target
     except (redis.RedisError, ConnectionError, TimeoutError) as error:
-        raise explain(error, settings.url) from None
+        raise explain(error, settings.url, settings.url_source) from None
     finally:
         connection.close()

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from envq.cli.target import settings_of
 from envq.errors import ConfigurationError
-from envq.settings import Settings
 from envq.workers.config import WorkerConfig
 
 
@@ -15,7 +15,7 @@ def worker_config(context: Any) -> WorkerConfig:
     """The configuration that a parsed ``envq worker`` describes; raises ConfigurationError."""
     flags: Mapping[str, Any] = context.params
     config = WorkerConfig(
-        settings=Settings.load(url=flags["url"], namespace=flags["namespace"]),
+        settings=settings_of(flags["url"], flags["namespace"]),
         queues=queue_names(context),
         executors=flags["workers"],
         burst=flags["burst"],

@@ -44,7 +44,7 @@ class Environment:
     """
 
     def __setattr__(self, name: str, value: object) -> None:
-        current_scope().declare(_declarable(name), value)
+        current_scope().declare(declarable(name), value)
 
     def __getattr__(self, name: str) -> Any:
         if not _is_name(name):
@@ -119,7 +119,8 @@ def _is_name(name: str) -> bool:
     return name.isidentifier() and not name.startswith("_") and not keyword.iskeyword(name)
 
 
-def _declarable(name: str) -> str:
+def declarable(name: str) -> str:
+    """The name itself; InvalidDeclaration where no variable can have it."""
     if not _is_name(name):
         raise InvalidDeclaration(
             f"{name!r} cannot be the name of an environment variable: "

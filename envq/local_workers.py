@@ -139,6 +139,7 @@ def workers_on(url: str, config: LocalConfig) -> Generator[Client]:
     former = swap_default(None)
     try:
         workers.start()
+        driver_scope.declare_again()  # a server of our own knows nothing of what went to another one
         client = connect(url, namespace=config.namespace)
         workers.wait_ready(client)
         yield client
@@ -161,6 +162,8 @@ def local(
 ) -> Generator[Client]:
     """
     An embedded server and so many executors; what is enqueued inside the block runs there.
+
+    What this process declared before is declared there too, wherever else it was published.
 
     What jobs print appears here as whole lines that name the executor and the job. At the end of the block all is
     stopped, its data gone, and the default client is what it was before.

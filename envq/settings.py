@@ -74,11 +74,12 @@ def set_job_identity(job_id: str, worker_name: str) -> None:
 
 
 def _first_url(url: str | None, environ: Mapping[str, str]) -> tuple[str, str]:
+    for name in ("ENVQ_URL", "REDIS_URL"):
+        # The command line has read the variables itself, and gives what it found as the argument.
+        if environ.get(name) and url in (None, "", environ[name]):
+            return environ[name], name
     if url:
         return url, "the argument"
-    for name in ("ENVQ_URL", "REDIS_URL"):
-        if environ.get(name):
-            return environ[name], name
     return DEFAULT_URL, "the default"
 
 

@@ -10,7 +10,7 @@ import redis
 from rq.job import JobStatus
 
 from envq.code.payload import Blob
-from envq.driver.client import Client, swap_default
+from envq.driver.client import Client, driver_scope, swap_default
 from envq.driver.inline import InlineRuns
 from envq.driver.scope import DriverScope
 from envq.environment import bind
@@ -57,8 +57,8 @@ def inline() -> Generator[Inline]:
 
     Variables live as on a worker, on copies of their own: built at the first read, reset after each job that
     used them. The code they are built with is the driver's own, so that a test may look at what it closes
-    over. Arguments and results are copied by pickling, as on their way to a worker. What was declared
-    before is not visible; nothing declared inside remains.
+    over. Arguments and results are copied by pickling, as on their way to a worker. What this process declared
+    before is there, on copies of its own; nothing declared inside remains.
 
     A job that raises is kept as failed, and ``envq.get`` raises JobFailed, caused by the exception itself.
     Retries run at once. What is enqueued for later waits for ``Inline.run_scheduled``. Timeouts and rate
@@ -68,8 +68,10 @@ def inline() -> Generator[Inline]:
     scope = inside.scope
     before = swap_default(inside)
     scope_before = bind(scope)
-    scope.connected(inside)
     try:
+        scope.connected(inside)
+        outside = scope_before if isinstance(scope_before, DriverScope) else driver_scope
+        scope.take_over(outside.declared(), inside)
         yield Inline(inside)
     finally:
         bind(scope_before)

@@ -34,8 +34,8 @@ class Serializer:
         """
         Like dumps, for what a function returned; the next dumps costs nothing if it is for this very object.
 
-        For a caller that must know whether a result can be pickled before RQ's own code pickles it.
-        The function's name is for the error. Only that one call is spared: kept any longer, the bytes of a value that changes would be
+        For a caller that must know whether a result can be pickled before RQ's own code pickles it. The function's
+        name is for the error. Only that one call is spared: kept any longer, the bytes of a value that changes would be
         stale.
         """
         self._prepared = None  # nobody asked for the last one: its object may be this one, changed since

@@ -53,7 +53,7 @@ class Client:
 
     def check(self) -> None:
         """Ask the server; raises ServerUnavailable if it cannot be reached, refuses us or is too old."""
-        server_facts(self.connection, self.settings.url)
+        server_facts(self.connection, self.settings.url, self.settings.url_source)
 
     def close(self) -> None:
         """Close its connections, and tear down the variables of jobs that ran in this process."""

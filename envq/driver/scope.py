@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Literal, Protocol
 
 from redis import RedisError
@@ -103,6 +103,24 @@ class DriverScope:
                     del self._pending[name]
             finally:
                 self._publishing = False
+
+    def declared(self) -> dict[str, EnvironmentVariable]:
+        """What this process has declared and not removed, whether or not it is published yet."""
+        with self._lock:
+            return dict(self._declared)
+
+    def take_over(self, variables: Mapping[str, EnvironmentVariable], deployment: Deployment) -> None:
+        """Publish what another scope of this process has declared; nothing is built before it is read."""
+        with self._lock:
+            for name, variable in variables.items():
+                blob = pack(name, variable, deployment.settings.limits)
+                self._take(name, variable, blob)
+                deployment.declarations.publish(declaration_of(name, variable, blob), blob)
+
+    def declare_again(self) -> None:
+        """Have everything this process has declared published on the next deployment too, in order."""
+        with self._lock:
+            self._pending = {**self._declared, **self._pending}
 
     def read(self, name: str) -> object:
         """The driver's own copy, built now if it is not there."""

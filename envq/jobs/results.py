@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, Literal, TypeVar, cast, overload
@@ -22,10 +23,12 @@ from envq.errors import (
 )
 from envq.jobs.inline_job import InlineJob
 from envq.jobs.job import Job
+from envq.jobs.listeners import deserted
 from envq.jobs.outcome import Entry, Outcome, failure
 from envq.jobs.outcome import read as read_entry
 from envq.store.connection import connection_options
 from envq.store.keys import results as results_key
+from envq.store.keys import workers_of
 
 R = TypeVar("R")
 
@@ -33,6 +36,9 @@ WINDOW: Final = 256  # streams in one read; the jobs behind them are looked at w
 FIRST_CHECK_S: Final = 0.1  # a job that can have no result any more is noticed so soon, then
 CHECK_S: Final = 1.0
 RECONNECT_S: Final = 0.2
+HINT_AFTER_S: Final = 5.0  # executors may be about to start
+
+log = logging.getLogger("envq")
 
 
 @overload
@@ -86,11 +92,14 @@ class _Waiting:
         self._timeout = timeout
         self._deadline = None if timeout is None else time.monotonic() + timeout
         self._stop_at_error = stop_at_error
-        self._next_check = time.monotonic() + FIRST_CHECK_S
+        self._began = time.monotonic()
+        self._next_check = self._began + FIRST_CHECK_S
         self._open: dict[str, Job[Any]] = {}
         self._after = {job.id: job.result_after for job in jobs}
         self._ended: dict[str, Outcome] = {}
         self._statuses: dict[str, str] = {}
+        self._hint = ""  # for a job that nobody will take
+        self._warned = False
 
     def outcomes(self) -> list[Outcome]:
         """One for each job, in order; raises the first error that arrives if told to stop there."""
@@ -129,18 +138,33 @@ class _Waiting:
         self._take(window, cast(Any, connection).xread(self._positions(window), block=max(1, round(block_s * 1000))))
 
     def _check(self, connection: redis.Redis, window: Sequence[Job[Any]]) -> None:
-        """Look at the records: a job that is cancelled, or gone, gets no result."""
+        """Look at the records: a job that is cancelled, or gone, gets no result; nor does one that nobody takes."""
+        queued = next((job for job in window if self._statuses.get(job.id) == JobStatus.QUEUED), window[0])
         with connection.pipeline(transaction=True) as pipeline:
             for job in window:
                 pipeline.hget(job.key, "status")
             cast(Any, pipeline).xread(self._positions(window))
-            *statuses, streams = pipeline.execute()
+            pipeline.exists(workers_of(queued.origin))
+            *statuses, streams, listened_on = pipeline.execute()
         # One transaction: what ended before its status was read has its result in the streams.
         self._take(window, streams)
         for job, status in zip(window, statuses, strict=True):
             self._statuses[job.id] = (status or b"").decode()
             if job.id in self._open and (error := _without_result(job, self._statuses[job.id])):
                 self._end(job, Outcome(error=error))
+        self._look_for_listeners(queued, listened_on=bool(listened_on))
+
+    def _look_for_listeners(self, job: Job[Any], *, listened_on: bool) -> None:
+        """Warn once where nobody takes a job: its queue is misspelt, perhaps, or no worker runs."""
+        self._hint = ""
+        if listened_on or job.id not in self._open or self._statuses[job.id] != JobStatus.QUEUED:
+            return
+        late, last = time.monotonic() - self._began >= HINT_AFTER_S, self._left_s() <= 0
+        if (late and not self._warned) or last:
+            self._hint = deserted(job)
+        if late and not self._warned:
+            self._warned = True
+            log.warning("%s", self._hint)
 
     def _positions(self, window: Sequence[Job[Any]]) -> dict[str, str]:
         return {results_key(job.id): self._after[job.id] for job in window}
@@ -169,7 +193,9 @@ class _Waiting:
         first = next(iter(self._open.values()))
         status = self._statuses.get(first.id) or "unknown"
         others = f", and {len(self._open) - 1} others of {len(self._jobs)}" if len(self._open) > 1 else ""
-        return GetTimeout(f"no result of {_named(first)} within {self._timeout:g} s; it is {status}{others}", first.id)
+        hint = f"; {self._hint}" if self._hint else ""
+        text = f"no result of {_named(first)} within {self._timeout:g} s; it is {status}{others}{hint}"
+        return GetTimeout(text, first.id)
 
 
 def _several(given: object) -> list[Job[Any] | str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, Final, cast
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 import redis
 from redis.backoff import ExponentialBackoff, NoBackoff
@@ -47,6 +47,7 @@ def _client(url: str, pool_class: type[redis.ConnectionPool], options: dict[str,
     check_url(url)
     common = {"socket_connect_timeout": CONNECT_TIMEOUT_S, "health_check_interval": 30}
     try:
+        _check_database(url)
         pool = pool_class.from_url(url, **common, **options)
     except (ValueError, TypeError) as error:
         raise ConfigurationError(f"cannot use the Redis URL {safe_url(url)!r}: {error}") from None
@@ -62,6 +63,14 @@ def check_url(url: str) -> None:
             f"{safe_url(url)!r} is not a Redis URL; write redis://[:password@]host:port/number, "
             "rediss://... for TLS or unix://path"
         )
+
+
+def _check_database(url: str) -> None:
+    """Raise ValueError for a database that is no number, in place of which redis-py would take number 0."""
+    parts = urlsplit(url)
+    database = unquote(parts.path).replace("/", "")
+    if parts.scheme != "unix" and database and not (database.isascii() and database.isdigit()):
+        raise ValueError(f"the database is a number, not {database!r}")
 
 
 def check_client(client: redis.Redis) -> None:
@@ -95,15 +104,23 @@ def safe_url(url: str) -> str:
         return "(a URL that cannot be read)"
 
 
-def explain(error: redis.RedisError | OSError, url: str) -> ServerUnavailable:
-    """One sentence for a server that does not answer or does not let us in."""
+def explain(error: redis.RedisError | OSError, url: str, source: str = "") -> ServerUnavailable:
+    """
+    One sentence for a server that does not answer or does not let us in.
+
+    Args:
+        source: where the URL came from, for somebody who has not been connected yet
+    """
     shown = safe_url(url)
     text = str(error) or type(error).__name__
     if isinstance(error, redis.AuthenticationError) or "NOAUTH" in text or "WRONGPASS" in text:
         return ServerUnavailable(f"Redis at {shown} refuses the user name or password ({text}); check the URL")
     if isinstance(error, redis.ResponseError):
         return ServerUnavailable(f"Redis at {shown} refuses: {text}")
-    return ServerUnavailable(f"cannot reach Redis at {shown} ({text}); is it running, and is the URL right?")
+    lost = f"cannot reach Redis at {shown} ({text}); is it running, and is the URL right"
+    if not source:
+        return ServerUnavailable(f"{lost}?")
+    return ServerUnavailable(f"{lost} (it comes from {source})? For trying envq, `envq dev` starts one")
 
 
 def is_about_the_data(error: BaseException) -> bool:
@@ -128,14 +145,14 @@ class ServerFacts:
         return tuple(int(part) for part in self.version.split(".")[:2]) < OLDEST_SERVER
 
 
-def server_facts(client: redis.Redis, url: str) -> ServerFacts:
+def server_facts(client: redis.Redis, url: str, source: str = "") -> ServerFacts:
     """Ask the server; raises ServerUnavailable if it cannot be reached, refuses us, or is too old."""
     try:
         info: dict[str, Any] = client.info()
     except RecursionError:  # what redis-py 5 ends in when a password is refused
-        raise explain(redis.AuthenticationError("not authenticated"), url) from None
+        raise explain(redis.AuthenticationError("not authenticated"), url, source) from None
     except REDIS_ERRORS as error:
-        raise explain(error, url) from None
+        raise explain(error, url, source) from None
     name = "Valkey" if "valkey_version" in info else "Redis"
     version = str(info.get("valkey_version") or info.get("redis_version") or "0.0")
     facts = ServerFacts(name, version, _durability(client, info))

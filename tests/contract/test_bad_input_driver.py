@@ -39,7 +39,20 @@ def test_a_server_that_is_not_there(redis_url: str) -> None:
         envq.connect(url)
     text = one_sentence(raised.value)
     assert "cannot reach Redis" in text
+    assert "comes from the argument" in text
+    assert "envq dev" in text
     assert "hidden" not in text
+
+
+def test_a_job_enqueued_without_any_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ENVQ_URL", f"redis://127.0.0.1:{closed_port()}/0")
+    before = client_module.swap_default(None)
+    try:
+        with pytest.raises(envq.ServerUnavailable, match="comes from ENVQ_URL") as raised:
+            work.enqueue()
+        one_sentence(raised.value)
+    finally:
+        client_module.swap_default(before)
 
 
 def test_a_wrong_password(own_server: Callable[..., Server]) -> None:
@@ -54,7 +67,9 @@ def test_a_wrong_password(own_server: Callable[..., Server]) -> None:
         assert "wrong@" not in text
 
 
-@pytest.mark.parametrize("url", ["localhost:6379", "http://localhost", "redis://localhost:port/0", "redis://[", " "])
+@pytest.mark.parametrize(
+    "url", ["localhost:6379", "http://localhost", "redis://localhost:port/0", "redis://localhost/abc", "redis://[", " "]
+)
 def test_a_url_that_is_none(url: str) -> None:
     with pytest.raises(envq.ConfigurationError) as raised:
         envq.connect(url)

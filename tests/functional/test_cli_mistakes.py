@@ -14,7 +14,14 @@ from support.servers import Server, free_port
 @pytest.mark.parametrize("command", [["info"], ["worker"], ["env", "list"], ["env", "wait", "model"]])
 def test_no_server(command: list[str], tmp_path: Path) -> None:
     done = envq(*command, url=f"redis://127.0.0.1:{free_port()}/0", cwd=tmp_path)
-    assert_one_line(done, 3, "cannot reach Redis")
+    assert_one_line(done, 3, "cannot reach Redis", "envq dev")
+
+
+@pytest.mark.parametrize("command", ["info", "worker"])
+def test_a_server_that_is_not_there_is_told_with_the_source_of_its_url(command: str, tmp_path: Path) -> None:
+    url = f"redis://127.0.0.1:{free_port()}/0"
+    assert_one_line(envq(command, "--url", url, cwd=tmp_path), 3, "comes from --url")
+    assert_one_line(envq(command, env={"REDIS_URL": url}, cwd=tmp_path), 3, "comes from REDIS_URL")
 
 
 @pytest.mark.parametrize("command", [["info"], ["worker"]])
@@ -54,6 +61,13 @@ def test_a_variable_nobody_declared(command: str, redis_url: str) -> None:
     assert_one_line(envq("env", command, "model", url=redis_url), 2, "'model' is not declared")
 
 
+@pytest.mark.parametrize("command", ["show", "remove", "rebuild"])
+def test_a_misspelt_variable_is_answered_with_the_one_meant(command: str, redis_url: str) -> None:
+    envq("env", "declare", "model", "collections:Counter", url=redis_url)
+    done = envq("env", command, "modle", url=redis_url)
+    assert_one_line(done, 2, "'modle' is not declared; did you mean 'model'? (declared: model)")
+
+
 @pytest.mark.parametrize(
     ("path", "complaint"),
     [
@@ -78,7 +92,11 @@ def test_a_log_format_that_logging_cannot_use(redis_url: str) -> None:
 
 @pytest.mark.parametrize("name", ["not-an-identifier", "_private", "class"])
 def test_a_name_no_variable_can_have(name: str, redis_url: str) -> None:
-    assert_one_line(envq("env", "declare", "--", name, "collections:Counter", url=redis_url), 4, name)
+    assert_one_line(envq("env", "declare", "--", name, "collections:Counter", url=redis_url), 2, name)
+
+
+def test_a_kind_of_event_that_there_is_not(redis_url: str) -> None:
+    assert_one_line(envq("monitor", "-k", "job.fialed", url=redis_url), 2, "did you mean 'job.failed'?", "--kind")
 
 
 def test_code_that_is_no_path(redis_url: str) -> None:

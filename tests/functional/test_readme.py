@@ -25,6 +25,12 @@ BLOCK = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | 
 INLINE = re.compile(r"(?<!`)`(?P<text>envq [a-z][^`]*)`(?!`)")
 PROMISED_OUTPUT = re.compile(r"^\s*print\(.*\)  # (?P<output>.*)$", re.MULTILINE)
 
+TESTS = re.compile(r"^def test_", re.MULTILINE)
+RUN_TESTS = """
+if __name__ == "__main__":
+    raise SystemExit(pytest.main([__file__, "-q", "-p", "no:cacheprovider"]))
+"""
+
 
 @dataclass(frozen=True)
 class Sample:
@@ -65,6 +71,9 @@ def test_every_program_runs_and_prints_what_it_says(
     run_script: Callable[..., CompletedProcess[str]],
 ) -> None:
     worker("default", "-w", "2", executors=2)
+    if TESTS.search(program.text):
+        run_script(program.text + RUN_TESTS)
+        return
     done = run_script(program.text)
     for promised in PROMISED_OUTPUT.finditer(program.text):
         assert promised["output"] in done.stdout.splitlines()

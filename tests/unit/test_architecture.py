@@ -34,6 +34,7 @@ IMPORTS_RQ = {
     "envq/testing.py": "runs RQ's jobs in the test's own process",
     "workers/execution/context.py": "hands RQ's execution on",
     "workers/execution/rq_path.py": "the one subclass of RQ's worker",
+    "workers/execution/rq_pieces.py": "RQ's queue and callback limit, put right",
     "workers/execution/worker_job.py": "the job that it runs",
     "workers/supervision/commands.py": "RQ's commands to workers",
     "workers/supervision/scheduler.py": "RQ's scheduler in a process of its own",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 from collections import Counter
@@ -9,12 +10,17 @@ from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 
+import pytest
+
+import envq
+from envq.jobs.options import JobOptions
 from envq.store import keys
 from envq.store.keys import Keys
 from envq.store.records import Event, EventKind
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
+API = (ROOT / "docs" / "api.md").read_text()
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
 
 
@@ -100,3 +106,73 @@ def test_files_named_on_the_path_of_a_job_exist() -> None:
     named = re.findall(r"`((?:envq|workers|cli)/[\w/.]+)`", ARCHITECTURE)
     assert named
     assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def tables(text: str) -> dict[str, str]:
+    """First cell of each row that is code → the row; a cell may name several."""
+    return {name: " | ".join(cells) for cells in rows(text) for name in code(cells[0])}
+
+
+def test_the_reference_has_every_public_name() -> None:
+    # `envq.get` in running text or a heading, `envq.get(` in a signature, a bare name in the tree of errors
+    errors = re.findall(r"^[│├└─ ]*(\w+)", section(API, "## Errors"), re.MULTILINE)
+    named = {*re.findall(r"\benvq\.(\w+)", API), *errors}
+    assert [name for name in envq.__all__ if name not in named] == []
+
+
+def test_the_tree_of_errors_in_the_reference_is_that_of_the_code() -> None:
+    path: list[str] = []
+    for branch, name in re.findall(r"^([│├└─ ]*)([A-Z]\w+)", section(API, "## Errors"), re.MULTILINE):
+        if name not in envq.__all__:
+            continue
+        depth = len(branch) // 4
+        path[depth:] = [name]
+        if depth:
+            assert getattr(envq, name).__bases__[0] is getattr(envq, path[depth - 1]), name
+
+
+@pytest.mark.parametrize("line", re.findall(r"^envq\.\w+\(.*\)$", API, re.MULTILINE))
+def test_signatures_in_the_reference_are_those_of_the_code(line: str) -> None:
+    name, _, parameters = line.removeprefix("envq.").partition("(")
+    written = ast.parse(f"def f({parameters}: ...").body[0]
+    assert isinstance(written, ast.FunctionDef)
+    names = [argument.arg for argument in (*written.args.args, *written.args.kwonlyargs)]
+    given = [*written.args.defaults, *(each for each in written.args.kw_defaults if each is not None)]
+    defaults = dict(zip(names[len(names) - len(given) :], map(ast.literal_eval, given), strict=True))
+
+    real = inspect.signature(getattr(envq, name)).parameters
+    for each in names:
+        if each in defaults and defaults[each] is not ...:
+            assert real[each].default == defaults[each], each
+        elif each not in defaults:
+            assert real[each].default is inspect.Parameter.empty, each
+    keywords = {argument.arg for argument in written.args.kwonlyargs}
+    assert keywords == {each for each in names if real[each].kind is inspect.Parameter.KEYWORD_ONLY}
+    if name != "Queue":  # of RQ's parameters it shows those that people use
+        assert {each for each in real if each not in ("function", "kwargs")} == set(names)
+
+
+def test_the_reference_lists_every_option_of_a_variable() -> None:
+    listed = tables(section(API, "### `envq.EnvironmentVariable`"))
+    assert list(listed) == list(inspect.signature(envq.EnvironmentVariable).parameters)
+
+
+def test_the_reference_lists_every_option_of_a_task() -> None:
+    listed = tables(section(API, "### `envq.task`"))
+    assert list(listed) == [name for name in inspect.signature(envq.task).parameters if name != "function"]
+
+
+def test_the_reference_lists_every_method_of_a_task_and_every_option_of_a_job() -> None:
+    methods, _, options = section(API, "### `envq.Task`, `envq.AsyncTask`").partition("Options of `options`")
+    public = [name for name, _ in inspect.getmembers(envq.Task, inspect.isfunction) if not name.startswith("_")]
+    assert sorted(name.partition("(")[0] for name in tables(methods) if "(" in name) == public
+    assert list(tables(options)) == list(JobOptions.__annotations__)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/guide.md", "docs/api.md", "docs/cli.md"])
+def test_links_to_headings_lead_to_one(page: str) -> None:
+    for target, anchor in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", (ROOT / page).read_text()):
+        text = ((ROOT / page).parent / target if target else ROOT / page).read_text()
+        headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+        slugs = [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings]
+        assert anchor in slugs, f"{target}#{anchor}"

@@ -145,9 +145,9 @@ def test_an_option_among_the_arguments_is_told_where_it_belongs(inline: Inline) 
 
 
 def test_a_delay_or_a_time_of_another_type_is_refused_by_name(inline: Inline) -> None:
-    with pytest.raises(TypeError, match="enqueue_in takes seconds or a timedelta first, .* not '5'"):
+    with pytest.raises(TypeError, match=r"enqueue_in takes seconds or a timedelta first, .* not '5'"):
         add.enqueue_in("5", 1)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="enqueue_at takes a datetime first, .* not 5"):
+    with pytest.raises(TypeError, match=r"enqueue_at takes a datetime first, .* not 5"):
         add.enqueue_at(5, 1)  # type: ignore[arg-type]
 
 

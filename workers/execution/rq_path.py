@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Final, cast
 from uuid import uuid4
 
-from redis import Redis, RedisError
+from redis import Redis
 from redis.client import Pipeline
 from rq import Queue, callbacks, job_lifecycle, registry, worker_registration
 from rq.defaults import DEFAULT_FAILURE_TTL
@@ -24,7 +24,6 @@ from rq.executions import Execution
 from rq.job import Job, JobStatus, Retry
 from rq.rate_limit import RateLimitRegistry, release_slot
 from rq.results import Result
-from rq.timeouts import BaseDeathPenalty
 from rq.worker import BaseWorker
 
 from envq.clock import iso, utc_now
@@ -36,10 +35,10 @@ from envq.store.code_store import CodeStore
 from envq.store.keys import Keys
 from envq.store.records import Event, EventKind
 from envq.store.scripts import Claimed, Start
-from envq.workers.execution.deadline import Deadlines, Limit, Work
+from envq.workers.execution.deadline import Deadlines
 from envq.workers.execution.fence import FencedPipeline, FencedRedis
+from envq.workers.execution.rq_pieces import WatchedQueue, callback_limit
 from envq.workers.execution.worker_job import WorkerJob
-from envq.workers.slot import Phase
 
 _ENDED: Final = frozenset({JobStatus.FINISHED, JobStatus.FAILED, JobStatus.STOPPED})
 
@@ -48,18 +47,6 @@ ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
 log = logging.getLogger("envq.job")
 _quiet = logging.getLogger("envq.rq")  # RQ writes four lines a job; ours are in middleware/job_log.py
 _quiet.setLevel(logging.WARNING)
-
-
-class _Queue(Queue):
-    """RQ's queue, which tells when dependents were left on their way."""
-
-    def enqueue_ready_jobs_by_queue(self, job_ids_by_queue_name: dict[str, list[str]]) -> None:
-        """Enqueue them; redis.RedisError where some are still not."""
-        super().enqueue_ready_jobs_by_queue(job_ids_by_queue_name)
-        for name, job_ids in job_ids_by_queue_name.items():
-            left = cast(Any, self.connection).zmscore(registry.ReadyJobRegistry(name, self.connection).key, job_ids)
-            if any(score is not None for score in left):
-                raise RedisError(f"dependents in queue {name} are ready, but not enqueued")
 
 
 class RqPath(BaseWorker):
@@ -82,7 +69,7 @@ class RqPath(BaseWorker):
         self.serializer = serializer  # RQ's constructor takes classes only
         self.log = _quiet
         self.log_result_lifespan = False
-        self.death_penalty_class = _callback_limit(deadlines)
+        self.death_penalty_class = callback_limit(deadlines)
         self.hostname, self.pid, self.ip_address = socket.gethostname(), os.getpid(), "unknown"
         self._envq_keys = keys
         self._code = CodeStore(connection, keys)
@@ -102,7 +89,7 @@ class RqPath(BaseWorker):
 
     def queue_of(self, job: WorkerJob) -> Queue:
         """The queue the job came from."""
-        return _Queue(job.origin, connection=self.connection, job_class=WorkerJob, serializer=serializer)
+        return WatchedQueue(job.origin, connection=self.connection, job_class=WorkerJob, serializer=serializer)
 
     def begin(self, job: WorkerJob) -> Execution | None:
         """Record the start in one round trip; None where the claim or the job is gone."""
@@ -290,21 +277,3 @@ class RqPath(BaseWorker):
 
 def _traceback(error: BaseException) -> str:
     return job_lifecycle.format_exc_info((type(error), error, error.__traceback__))
-
-
-def _callback_limit(deadlines: Deadlines) -> type[BaseDeathPenalty]:
-    """RQ's own limit for callbacks would reset SIGALRM to its default; this one uses ours."""
-
-    class CallbackLimit(BaseDeathPenalty):
-        def __init__(self, timeout: float, exception: type[Exception], job_id: str = "") -> None:
-            error = exception(f"callback exceeded its timeout of {timeout:g} s")
-            seconds = timeout if timeout > 0 else None
-            self._limit: Limit = deadlines.limit(seconds, Work(Phase.STORING, job_id), error)
-
-        def setup_death_penalty(self) -> None:
-            self._limit.__enter__()
-
-        def cancel_death_penalty(self) -> None:
-            self._limit.__exit__(None, None, None)
-
-    return CallbackLimit

@@ -8,9 +8,11 @@ from envq.cli.readiness import readiness
 from envq.cli.render import (
     Banner,
     banner,
+    brief,
     declaration_json,
     declaration_lines,
     declaration_outcome,
+    duration,
     plain_table,
     size,
 )
@@ -124,3 +126,18 @@ def test_plain_tables_are_aligned_and_nothing_is_cut() -> None:
 
 def test_sizes_are_for_people() -> None:
     assert [size(5), size(1536), size(3 * 1024 * 1024)] == ["5 B", "1.5 KiB", "3.0 MiB"]
+
+
+def test_times_are_for_people() -> None:
+    assert [duration(s) for s in (4.2e-05, 0.0421, 1.3, 75)] == ["0.04 ms", "42 ms", "1.3 s", "75.0 s"]
+
+
+def test_an_error_in_a_table_is_one_short_line() -> None:
+    traceback = "Traceback (most recent call last):\n  File x\n    make()\nValueError: no model\nand more\n"
+    assert brief(traceback) == "ValueError: no model"
+    assert (
+        brief(f"{traceback}\nDuring handling, another:\n\n{traceback.replace('no', 'bad')}") == "ValueError: bad model"
+    )
+    assert brief("quarantined\nbecause") == "quarantined"
+    assert brief("") == ""
+    assert brief("x" * 70) == "x" * 59 + "…"
