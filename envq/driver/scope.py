@@ -136,9 +136,11 @@ class DriverScope:
     def remove(self, name: str) -> None:
         """Everywhere, with teardown; what is only pending is simply dropped."""
         with self._lock:
-            if self._pending.pop(name, None) is None:
-                self._connect().declarations.remove(name)
-            self._forget(name)
+            try:
+                if self._pending.pop(name, None) is None:
+                    self._connect().declarations.remove(name)
+            finally:
+                self._forget(name)  # also where somebody else was faster
 
     def names(self) -> list[str]:
         """What is declared anywhere; without a server only what is known here."""
@@ -176,8 +178,8 @@ class DriverScope:
             self._copies.build(name)
         published = deployment.declarations.publish(declaration_of(name, variable, blob), blob)
         report(published)
-        if published.change == "older":
-            self._forget(name)
+        if published.declaration.digest != blob.header.digest:
+            self._forget(name)  # another version stands, so that is what is read here as well
 
     def _publish_or_forget(self, name: str, variable: EnvironmentVariable, blob: Blob, deployment: Deployment) -> None:
         before = self._declared.get(name)

@@ -12,7 +12,7 @@ from envq.store import keys as rq
 
 def deserted(job: Job) -> str:
     """One sentence for a job that no executor will take; two round trips."""
-    queues = ", ".join(_served(cast(redis.Redis, job.connection))) or "none"
+    queues = ", ".join(_served(job.connection)) or "none"
     return (
         f"job {job.id} ({job.description or 'unknown function'}) waits in queue {job.origin!r}, on which no executor "
         f"listens; queues with executors: {queues}"

@@ -59,10 +59,10 @@ def checked(given: Mapping[str, Any]) -> JobOptions:
     for name in given:
         if name not in NAMES:
             raise _unknown(name)
-    options = dict(given)
+    options: dict[str, Any] = dict(given)
     if "job_timeout" in options:
         options.setdefault("timeout", options.pop("job_timeout"))
-    for name, value in cast("dict[str, Any]", options).items():
+    for name, value in options.items():
         if (wanted := _wanted(name, value)) is not None:
             raise ConfigurationError(f"{name}={value!r} must be {wanted}")
     if isinstance(options.get("retry"), int):
@@ -79,7 +79,7 @@ def _wanted(name: str, value: Any) -> str | None:
             return 'seconds above 0, a text like "2m", or None for no limit'
         case "result_ttl" | "failure_ttl" | "ttl" if not _readable(parse_timeout, value):
             return 'whole seconds or a text like "1h"'
-        case "retry" if value is not None and not (isinstance(value, Retry) or (_is_whole(value) and value >= 0)):
+        case "retry" if value is not None and not (isinstance(value, Retry) or _is_count(value)):
             return "how often it runs again, 0 or more, or an envq.Retry"
         case "seed" if value is not None and not _is_whole(value):
             return "a whole number"
@@ -91,6 +91,10 @@ def _wanted(name: str, value: Any) -> str | None:
 
 def _is_whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_count(value: Any) -> bool:
+    return _is_whole(value) and value >= 0
 
 
 def _readable(read: Callable[[Any], object], value: object) -> bool:

@@ -113,6 +113,25 @@ print(envq.connect().settings.url != url)
     assert any(re.fullmatch(r"\[1 double [0-9a-f-]+\] doubling 4", line) for line in lines)
 
 
+def test_local_has_what_was_declared_for_another_deployment(
+    run_script: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
+    done = run_script("""
+        import envq
+        def make():
+            return 42
+        @envq.task
+        def read():
+            return envq.env.answer
+        envq.connect()
+        envq.env.answer = envq.EnvironmentVariable(make)
+        for _ in range(2):
+            with envq.local(workers=1):
+                print(envq.get(read.enqueue(), timeout=20))
+    """)
+    assert done.stdout.split() == ["42", "42"]
+
+
 def test_local_says_at_once_why_a_worker_did_not_start(
     run_script: Callable[..., subprocess.CompletedProcess[str]],
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,7 +17,9 @@ from support.waiting import eventually
 import envq
 from envq.driver import client as client_module
 from envq.driver.client import Client
+from envq.jobs import results
 from envq.jobs.results import WINDOW
+from envq.store import keys
 
 
 @pytest.fixture
@@ -266,3 +269,37 @@ def test_a_server_that_goes_away_and_comes_back_is_waited_for(own_server: Callab
     server.stop()
     with pytest.raises(envq.GetTimeout):
         envq.get(job, timeout=0.5)
+
+
+def test_a_job_that_nobody_will_take_is_told_once_with_the_queues_that_are_served(
+    client: Client, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(results, "HINT_AFTER_S", 0.1)
+    monkeypatch.setattr(results, "CHECK_S", 0.1)
+    register(client, "default")
+    job = work.options(queue="defualt").enqueue()
+    said = f"job {job.id} .* waits in queue 'defualt', on which no executor listens; queues with executors: default"
+    with pytest.raises(envq.GetTimeout, match=said):
+        envq.get(job, timeout=0.5)
+    [record] = [each for each in caplog.records if each.name == "envq"]
+    assert re.match(said, record.getMessage())
+
+
+def test_a_job_that_somebody_will_take_or_that_is_not_queued_is_waited_for_in_silence(
+    client: Client, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(results, "HINT_AFTER_S", 0.0)
+    register(client, "default")
+    for job in (work.enqueue(), work.options(queue="defualt").enqueue_in(60)):
+        with pytest.raises(envq.GetTimeout) as raised:
+            envq.get(job, timeout=0.2)
+        assert "listens" not in str(raised.value)
+    assert caplog.text == ""
+
+
+def register(client: Client, queue: str) -> None:
+    """As an executor does at its birth."""
+    worker = keys.worker("somebody")
+    client.connection.sadd(keys.WORKERS, worker)
+    client.connection.sadd(keys.workers_of(queue), worker)
+    client.connection.hset(worker, "queues", queue)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -16,6 +17,14 @@ from support.waiting import eventually
 from envq.store.keys import job, queue
 
 Start = Callable[..., Process]
+
+ON_TERMINAL = """
+import os, pty, sys
+other_end, terminal = pty.openpty()
+os.set_inheritable(other_end, True)
+os.dup2(terminal, 0)
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
 
 
 @pytest.fixture
@@ -130,6 +139,19 @@ def test_sighup_replaces_executors_one_after_the_other(
 
     eventually(all_replaced)
     assert worker.running
+
+
+def test_sighup_of_a_closed_terminal_lets_running_jobs_end_and_stops(
+    start_process: Start, redis_url: str, namespace: str, jobs: rq.Queue
+) -> None:
+    running, waiting = jobs.enqueue("time.sleep", 1), jobs.enqueue("time.sleep", 0)
+    on_terminal = [sys.executable, "-c", ON_TERMINAL, *supervised.command(redis_url, namespace)]
+    worker = start_process(on_terminal)
+    eventually(lambda: running.get_status() == "started")
+    worker.send(signal.SIGHUP)
+    assert worker.wait() == 0
+    assert running.get_status() == "finished"
+    assert waiting.get_status() == "queued"
 
 
 def test_sigusr1_makes_executors_show_where_they_are(

@@ -222,6 +222,19 @@ def test_an_eager_build_that_raises_raises_there_and_publishes_nothing(
     assert not hasattr(env, "x")
 
 
+def test_a_build_that_fails_on_a_driver_shows_nothing_but_the_users_own_exception(
+    connected: DriverScope, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(ZeroDivisionError) as raised:
+        env.x = EnvironmentVariable(lambda: 1 / 0, driver="eager")
+    assert raised.value.__cause__ is None
+    env.x = EnvironmentVariable(lambda: 1 / 0)
+    with pytest.raises(EnvironmentVariableFailed) as failed:
+        _ = env.x
+    assert str(failed.value) == "environment variable 'x' could not be built here: ZeroDivisionError: division by zero"
+    assert caplog.text == ""
+
+
 def test_a_pending_declaration_that_raises_makes_each_use_raise_and_keeps_those_behind_it(
     scope: DriverScope, deployment: Deployment
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -12,7 +13,8 @@ import rq
 
 import envq
 import envq.testing
-from envq.environment import env
+from envq.driver.scope import DriverScope
+from envq.environment import bind, env
 from envq.testing import Inline
 
 
@@ -299,3 +301,46 @@ def test_afterwards_everything_is_as_it_was() -> None:
         env.inner = envq.EnvironmentVariable(list)
         assert env.inner == []
     assert not hasattr(env, "inner")
+
+
+def test_what_was_declared_before_is_there_on_copies_of_its_own() -> None:
+    env.numbers = envq.EnvironmentVariable(lambda: [1])
+    env.numbers.append("outside")
+
+    @envq.task
+    def append() -> list[Any]:
+        env.numbers.append("job's")
+        return env.numbers
+
+    with envq.testing.inline():
+        assert envq.get(append.enqueue()) == [1, "job's"]
+        assert env.numbers == [1]
+        env.numbers.append("inside")
+        del env.numbers
+    assert env.numbers == [1, "outside"]
+    assert envq.get(append.enqueue()) == [1, "job's"]
+
+
+def test_what_a_module_declares_at_its_import_can_be_tested_without_a_server() -> None:
+    with bound_driver() as scope:
+        env.model = envq.EnvironmentVariable(lambda: ["model"])
+        assert scope.declared()
+
+        @envq.task
+        def read() -> object:
+            return env.model
+
+        with envq.testing.inline():
+            assert envq.get(read.enqueue()) == ["model"]
+
+
+@contextmanager
+def bound_driver() -> Iterator[DriverScope]:
+    """The scope of a process that has not connected."""
+    scope = DriverScope(lambda: pytest.fail("connected"))
+    before = bind(scope)
+    try:
+        yield scope
+    finally:
+        bind(before)
+        scope.close()

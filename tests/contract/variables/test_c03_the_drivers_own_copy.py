@@ -73,3 +73,22 @@ def test_an_eager_build_that_raises_raises_there_and_publishes_nothing(client: C
     with pytest.raises(ZeroDivisionError):
         env.broken = envq.EnvironmentVariable(lambda: 1 / 0, driver="eager")
     assert client.declarations.snapshot().declarations == {}
+
+
+def test_under_the_same_explicit_version_the_copy_is_what_the_workers_hold(
+    client: Client, deployment: Deployment, declare: Callable[..., None]
+) -> None:
+    declare("model", lambda: "first", version=7)
+    declare("model", lambda: "second", version=7)
+    assert [run(lambda: env.model), env.model] == ["first", "first"]
+
+
+def test_a_copy_of_what_somebody_else_removed_ends_with_del(client: Client) -> None:
+    ended: list[str] = []
+    env.model = envq.EnvironmentVariable(lambda: "mine", teardown=ended.append)
+    assert env.model == "mine"
+    client.declarations.remove("model")
+    with pytest.raises(envq.NotDeclared):
+        del env.model
+    assert ended == ["mine"]
+    assert not hasattr(env, "model")

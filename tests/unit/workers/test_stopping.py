@@ -6,6 +6,7 @@ import signal
 
 import pytest
 
+from envq.workers.supervision.signals import hangup_stops
 from envq.workers.supervision.stopping import EXIT_COLD, SAME_REQUEST_S, Stopping
 
 
@@ -56,6 +57,26 @@ def test_grace_turns_a_warm_stop_cold(clock: Clock) -> None:
     assert not stopping.cold
     clock.now += 0.1
     assert (stopping.cold, stopping.exit_code) == (True, 0)
+
+
+def test_a_closed_terminal_stops_warmly_however_often_it_is_told(clock: Clock) -> None:
+    stopping = Stopping(None, clock, hangup_stops=True)
+    assert "terminal is closed" in stopping.take(signal.SIGHUP)
+    clock.now += 1e6
+    stopping.take(signal.SIGHUP)
+    assert (stopping.asked, stopping.cold, stopping.exit_code) == (True, False, 0)
+
+
+@pytest.mark.parametrize(
+    ("terminals", "ignored", "stops"),
+    [({0, 1, 2}, False, True), ({2}, False, True), ({1}, False, False), (set[int](), False, False), ({0}, True, False)],
+)
+def test_sighup_is_about_the_terminal_where_there_is_one(
+    terminals: set[int], ignored: bool, stops: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.isatty", terminals.__contains__)
+    monkeypatch.setattr("signal.getsignal", lambda _: signal.SIG_IGN if ignored else signal.SIG_DFL)
+    assert hangup_stops() is stops
 
 
 def test_other_signals_do_not_stop(clock: Clock) -> None:
