@@ -112,7 +112,9 @@ def test_a_failing_initializer_is_the_jobs_error(run: Run) -> None:
 
 def test_a_name_nobody_declared_is_told_with_those_that_are(run: Run) -> None:
     env.known = envq.EnvironmentVariable(list)
-    with pytest.raises(envq.JobFailed, match=r"NotDeclared: .*'unknown' is not declared \(known: known\)"):
+    with pytest.raises(
+        envq.JobFailed, match=r"NotDeclared: .*'unknown' is not declared; did you mean 'known'\? \(known: known\)"
+    ):
         run(lambda: env.unknown)
 
 
