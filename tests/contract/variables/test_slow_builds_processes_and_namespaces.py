@@ -148,7 +148,8 @@ def test_a_name_nobody_declared_is_told_with_those_that_are(
     deployment: Deployment, client: Client, declare: Declare
 ) -> None:
     declare("model", lambda: 1)
-    with pytest.raises(envq.JobFailed, match=r"NotDeclared: .*'modle' is not declared; did you mean 'model'\? \(known: model\)"):
+    said = r"NotDeclared: .*'modle' is not declared; did you mean 'model'\? \(known: model\)"
+    with pytest.raises(envq.JobFailed, match=said):
         run(lambda: env.modle)
 
 
