@@ -234,7 +234,9 @@ def test_a_wait_that_is_woken_leaves_no_move_behind(redis_client: Redis, keys: K
 
 
 def test_without_the_right_to_unblock_a_wait_still_ends(redis_client: Redis, keys: Keys, redis_url: str) -> None:
-    redis_client.execute_command("ACL", "SETUSER", "plain", "on", "nopass", "~*", "&*", "+@all", "-client", "+client|id")
+    redis_client.execute_command(
+        "ACL", "SETUSER", "plain", "on", "nopass", "~*", "&*", "+@all", "-client", "+client|id"
+    )
     host = redis_url.replace("://", "://plain:x@", 1)
     claims = Claims(Redis.from_url(host), keys, EXECUTOR)
     ours, theirs = socket.socketpair()
