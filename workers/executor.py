@@ -19,6 +19,7 @@ from typing import Any, Final
 from envq.store.connection import REDIS_ERRORS
 from envq.store.scripts import Claimed, ClaimReply
 from envq.workers.config import EXIT_BUILD_FAILED, EXIT_OK, EXIT_RECYCLE, ExecutorConfig
+from envq.workers.execution.claims import POLL_S
 from envq.workers.execution.context import JobContext
 from envq.workers.execution.deadline import Deadlines
 from envq.workers.parts import Parts, assemble
@@ -27,7 +28,6 @@ from envq.workers.slot import Phase, Slot
 
 log = logging.getLogger("envq.worker")
 
-POLL_S: Final = 2.0  # a missed announcement or a cut connection is noticed after so long
 FIRST_PAUSE_S: Final = 0.05
 LONGEST_PAUSE_S: Final = 2.0
 MAINTENANCE_S: Final = 600.0

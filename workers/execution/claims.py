@@ -23,6 +23,7 @@ from envq.store.scripts import ClaimReply
 log = logging.getLogger("envq.worker")
 
 REPLY_TIMEOUT_S: Final = 5.0
+POLL_S: Final = 2.0  # no wait is longer: a missed announcement or a cut connection is noticed after so long
 
 
 class Readable(Protocol):

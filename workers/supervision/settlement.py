@@ -18,9 +18,11 @@ from envq.store.executor_store import ExecutorStore
 from envq.store.keys import Keys
 from envq.store.records import Event, EventKind
 from envq.store.scripts import Outcome, release
+from envq.workers.execution.claims import POLL_S
 from envq.workers.execution.quarantine import MARK_TTL_S, build_mark
 from envq.workers.supervision.verdict import UNKNOWN, BrokenBuild, Verdict
 
+LOOK_AGAIN_S: Final = POLL_S + 2.0  # no move blocks for longer, whatever lies between an executor and the server
 DEATH_KEPT_S: Final = 60  # so long RQ shows a worker that died
 
 log = logging.getLogger("envq.worker")
@@ -36,6 +38,7 @@ class Settlement:
     verdict: Verdict
     died: str = ""  # how, for the event; "" for one that left in good order
     build: BrokenBuild | None = None
+    sudden: bool = False  # it may have been waiting, and the server may not know yet that it is gone
 
 
 class Settlements:
@@ -44,6 +47,12 @@ class Settlements:
     def __init__(self, keys: Keys) -> None:
         self._keys = keys
         self._open: list[Settlement] = []
+        self._again: list[tuple[float, str]] = []  # when, by the monotonic clock, and whom to look at once more
+
+    @property
+    def due(self) -> bool:
+        """There is something to do now."""
+        return bool(self._open) or any(moment <= time.monotonic() for moment, _ in self._again)
 
     def __bool__(self) -> bool:
         return bool(self._open)
@@ -58,13 +67,27 @@ class Settlements:
         self._open.append(settlement)
 
     def work_off(self, connection: Redis) -> bool:
-        """Settle all; True if a job waits for an executor to end it. After a RedisError the rest is kept."""
+        """Settle what is due; True if a job waits for an executor to end it. After a RedisError the rest is kept."""
         ring = False
+        while self._again and self._again[0][0] <= time.monotonic():
+            # A move that still blocked for it may have put a job into its claims after they were settled.
+            release(connection, self._keys, self._again[0][1], running="", why="handback", dead=True)
+            del self._again[0]
         while self._open:
             outcomes = _settle(connection, self._keys, self._open[0])
+            if self._open[0].sudden:
+                self._again.append((time.monotonic() + LOOK_AGAIN_S, self._open[0].executor))
             del self._open[0]
             ring = ring or any(outcome == "settle" for _, outcome in outcomes)
         return ring
+
+    def hand_over(self, connection: Redis) -> None:
+        """Leave to the reapers of other workers what is to be looked at later than this one lives."""
+        if self._again:
+            seconds, microseconds = cast(tuple[int, int], connection.time())
+            now = seconds * 1000 + microseconds // 1000
+            connection.zadd(self._keys.executors, {name: now for _, name in self._again})
+            self._again.clear()
 
 
 def _settle(connection: Redis, keys: Keys, settlement: Settlement) -> Outcomes:

@@ -143,6 +143,8 @@ class Supervisor:
         self._scheduler.kill()
         if self._settlements:
             log.warning("Redis is away; other workers will take over what was left")
+        else:
+            self._link.exchange(self._settlements.hand_over)
         self._subscription.close()
         self._link.close()
         self._selector.close()
@@ -155,13 +157,14 @@ class Supervisor:
         log.log(logging.DEBUG if death.orderly else logging.ERROR, "%s", death.text)
         self._subscription.drop(rq.worker_commands(death.executor))
         died = "" if death.orderly else death.text
-        self._settlements.add(Settlement(death.executor, judge(death), died, death.build))
+        sudden = death.exit_code < 0
+        self._settlements.add(Settlement(death.executor, judge(death), died, death.build, sudden))
 
     def _talk(self, connection: Redis) -> None:
         if self._heartbeat.give(connection, self._crew, at_once=not self._link.up):
             self._link.answered()
             self._obedience.cancel_builds(connection)
-        if self._settlements and self._settlements.work_off(connection):
+        if self._settlements.due and self._settlements.work_off(connection):
             self._ring()
         ours = {executor.name for executor in self._crew} | self._settlements.executors
         for settlement in self._reaper.look(connection, ours, self._link.contact_s):

@@ -1,0 +1,46 @@
+"""What a dead executor leaves behind, also after it was settled."""
+
+from __future__ import annotations
+
+import pytest
+from redis import Redis
+from rq import Queue
+
+from envq.store.keys import Keys
+from envq.workers.supervision import settlement
+from envq.workers.supervision.settlement import Settlement, Settlements
+from envq.workers.supervision.verdict import Verdict
+
+EXECUTOR = "host.1.1.abc"
+NOTHING_RAN = Verdict("", "handback", "")
+
+
+@pytest.fixture
+def keys(namespace: str) -> Keys:
+    return Keys(namespace)
+
+
+def test_a_move_that_the_server_does_after_the_settlement_loses_nothing(
+    redis_client: Redis, keys: Keys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It blocks on, for up to two seconds, where the end of the connection is slow to arrive."""
+    monkeypatch.setattr(settlement, "LOOK_AGAIN_S", 0.0)
+    settlements = Settlements(keys)
+    settlements.add(Settlement(EXECUTOR, NOTHING_RAN, "killed", sudden=True))
+    settlements.work_off(redis_client)
+    queue = Queue("q", connection=redis_client)
+    job = queue.enqueue("time.time")
+    redis_client.blmove(queue.key, keys.claims(EXECUTOR), 1, "LEFT", "RIGHT")
+    assert settlements.due
+    settlements.work_off(redis_client)
+    assert queue.job_ids == [job.id]
+    assert not settlements.due
+
+
+def test_a_worker_that_ends_before_leaves_it_to_the_others(redis_client: Redis, keys: Keys) -> None:
+    settlements = Settlements(keys)
+    settlements.add(Settlement(EXECUTOR, NOTHING_RAN, sudden=True))
+    settlements.work_off(redis_client)
+    assert redis_client.zscore(keys.executors, EXECUTOR) is None
+    settlements.hand_over(redis_client)
+    assert redis_client.zscore(keys.executors, EXECUTOR)
