@@ -323,3 +323,17 @@ def test_a_cold_stop_does_not_make_a_job_run_twice_that_must_not(redis_client: R
     claim(redis_client, keys)
     begin(redis_client, keys, job_id)
     assert release(redis_client, keys, job_id, "handback") == {job_id: "settle"}
+
+
+@pytest.mark.parametrize("on_crash", ["fail", "requeue"])
+def test_an_id_that_was_pushed_twice_runs_once_where_it_must(redis_client: Redis, keys: Keys, on_crash: str) -> None:
+    job_id = enqueue(redis_client)
+    redis_client.hset(job(job_id), "envq_on_crash", on_crash)
+    redis_client.rpush("rq:queue:q", job_id)
+    claim(redis_client, keys)
+    assert begin(redis_client, keys, job_id) == 1
+    assert begin(redis_client, keys, job_id) == 1, "only the reply was lost"
+    scripts.claim(redis_client, keys, "other.1.1.abc", ["q"])
+    other = Start(job_id, "e2", "other.1.1.abc", "q", "2026-01-01T00:00:00.000000Z", 1.0, "{}")
+    assert scripts.start(redis_client, keys, other) == (-1 if on_crash == "fail" else 1)
+    assert claims_of(redis_client, keys) == [job_id]

@@ -9,8 +9,15 @@ local composite = id .. ':' .. execution
 if not redis.call('LPOS', claims, id) then
   return 0
 end
-if redis.call('EXISTS', job) == 0 or redis.call('HGET', job, 'status') == 'canceled' then
+local status = redis.call('HGET', job, 'status')
+if redis.call('EXISTS', job) == 0 or status == 'canceled' then
   redis.call('LREM', claims, 1, id)
+  return -1
+end
+local ended = status == 'finished' or status == 'failed' or status == 'stopped'
+local elsewhere = status == 'started' and redis.call('HGET', job, 'worker_name') ~= ARGV[3]
+if (ended or elsewhere) and redis.call('HGET', job, 'envq_on_crash') == 'fail' then
+  redis.call('LREM', claims, 1, id)  -- its id was pushed twice, by a repeated enqueue say, and it must not run twice
   return -1
 end
 -- A start whose reply was lost was never run.
