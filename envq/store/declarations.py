@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, cast
 
@@ -16,6 +17,8 @@ from envq.store.events import emit, event
 from envq.store.keys import Keys
 from envq.store.records import Declaration, EventKind
 from envq.store.scripts import DeclarationChange, change_declaration
+
+log = logging.getLogger("envq.env")
 
 OLD_CODE_TTL_S: Final = 24 * 3600  # an executor that still builds the old version may need its code
 HISTORY_KEPT: Final = 8
@@ -57,7 +60,7 @@ class DeclarationStore:
             generation, headers = cast(tuple[bytes | None, dict[bytes, bytes]], tuple(pipeline.execute()))
         return Snapshot(
             (generation or b"").decode(),
-            {name.decode(): Declaration.from_json(header) for name, header in headers.items()},
+            dict(_readable(headers)),
         )
 
     def get(self, name: str) -> Declaration:
@@ -148,6 +151,14 @@ class DeclarationStore:
     def _header(self, name: str) -> str:
         header = cast(bytes | None, cast(Any, self._connection).hget(self._keys.declarations, name))
         return (header or b"").decode()
+
+
+def _readable(headers: dict[bytes, bytes]) -> Iterator[tuple[str, Declaration]]:
+    for name, header in headers.items():
+        try:
+            yield name.decode(), Declaration.from_json(header)
+        except (ValueError, TypeError) as error:  # one that nobody can read must not stop every executor
+            log.error("the declaration %r cannot be read and is left out: %s", name, error)
 
 
 def not_declared(name: str, known: dict[str, Declaration]) -> NotDeclared:

@@ -16,7 +16,10 @@ class _Json:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        data: dict[str, Any] = json.loads(text)
+        data: Any = json.loads(text)
+        if not isinstance(data, dict):
+            raise ValueError(f"not an object: {text[:80]!r}")
+        data = cast(dict[str, Any], data)
         known = {entry.name for entry in fields(cast(Any, cls))}
         return cls(**{name: value for name, value in data.items() if name in known})
 

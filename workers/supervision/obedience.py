@@ -61,7 +61,7 @@ class Obedience:
             header = cast(bytes | None, cast(Any, connection).hget(self._keys.declarations, view.subject))
             if header is None:
                 self._enforcement.cancel_build(executor, view.subject)
-            elif build_detail(Declaration.from_json(header).identity) != view.detail:
+            elif _is_outdated(header, view.detail):
                 self._enforcement.cancel_outdated_build(executor, view.subject)
 
     def _obey(self, executor: ExecutorProcess, command: Command) -> None:
@@ -92,3 +92,10 @@ class Obedience:
 
         self._link.exchange(ask)
         return any(entry.startswith(wanted) for entry in running)
+
+
+def _is_outdated(header: bytes, detail: str) -> bool:
+    try:
+        return build_detail(Declaration.from_json(header).identity) != detail
+    except (ValueError, TypeError):
+        return False  # nobody can read it, so nobody can build it instead

@@ -114,3 +114,13 @@ def test_a_burst_worker_that_catches_up_leaves_no_job_behind(
     gate.open()
     assert burst.wait(30) == 0
     assert envq.get([first, last], timeout=5) == [None, ("built", 2)]
+
+
+@pytest.mark.parametrize("header", [b"\xff{", b"[1]", b'{"name": "weird"}'])
+def test_a_declaration_that_nobody_can_read_stops_nobody(client: Client, deployment: Deployment, header: bytes) -> None:
+    client.connection.hset(client.keys.declarations, "weird", header)
+    try:
+        env.good = envq.EnvironmentVariable(lambda: 1, lambda value: value)
+        assert run(lambda: env.good) == 1
+    finally:
+        client.connection.hdel(client.keys.declarations, "weird")
