@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pytest
 import redis
 from redis import Redis
+from redis.client import Pipeline
 from rq import Queue
 
 from envq.store import scripts
@@ -141,3 +143,34 @@ def test_a_record_of_which_nothing_can_be_made_holds_up_nobody(
 
     assert Storing(fenced, keys, EXECUTOR, Broken()).store(claimed, write) == "lost"
     assert redis_client.llen(keys.claims(EXECUTOR)) == 0
+
+
+def test_a_connection_lost_while_it_watches_is_no_claim_that_was_lost(
+    redis_client: Redis, keys: Keys, claimed: WorkerJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """redis-py makes a WatchError of it, upon which RQ's code begins anew and finds the claim gone."""
+    execute, followed = Pipeline.execute, list[str]()
+
+    def lose_the_reply(pipeline: Pipeline, *args: Any, **options: Any) -> Any:
+        execute(pipeline, *args, **options)
+        raise redis.WatchError("A ConnectionError occurred while watching one or more keys")
+
+    fenced = FencedRedis.over(redis_client)
+
+    def write() -> str:
+        with fenced.pipeline() as pipeline:
+            while True:
+                pipeline.watch("dependents")
+                pipeline.multi()
+                pipeline.end_claim()
+                with contextlib.suppress(redis.WatchError):
+                    pipeline.execute()
+
+    class Followed(NothingElse):
+        def follow_up(self, job: WorkerJob) -> str:
+            followed.append(job.id)
+            return "finished"
+
+    monkeypatch.setattr(Pipeline, "execute", lose_the_reply)
+    assert Storing(fenced, keys, EXECUTOR, Followed()).store(claimed, write) == "finished"
+    assert followed == [claimed.id]

@@ -6,13 +6,18 @@ job was given to another - finds its claim gone and changes nothing.
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from redis import Redis
 from redis.client import Pipeline
+from redis.exceptions import WatchError
 
 from envq.store import keys as rq
+from envq.store.connection import REDIS_ERRORS
 from envq.store.scripts import standing
+
+
+_CHANGED: Final = "Watched variable changed."
 
 
 class Refused(BaseException):
@@ -34,6 +39,7 @@ class Fence:
         self.claims_key = claims_key
         self.job_id = job_id
         self.settled = False
+        self.perhaps_settled = False  # its transaction was sent, and what became of it is not known
         self.deleted = False
 
 
@@ -90,7 +96,15 @@ class FencedPipeline(Pipeline):
             self.watch()
             self.multi()
             self.command_stack = commands
-        replies = super().execute(raise_on_error)
+        try:
+            replies = super().execute(raise_on_error)
+        except WatchError as error:
+            # Also what redis-py makes of a connection that was lost while it watched: RQ's code then begins anew.
+            fence.perhaps_settled = fence.perhaps_settled or str(error) != _CHANGED
+            raise
+        except REDIS_ERRORS:
+            fence.perhaps_settled = True
+            raise
         fence.settled = True
         return replies
 

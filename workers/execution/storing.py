@@ -99,7 +99,7 @@ class Storing:
             status = self._try(job, write, fence)
             if fence.settled:
                 return status or "", True
-            perhaps_stored = perhaps_stored or status != _REFUSED
+            perhaps_stored = perhaps_stored or status != _REFUSED or fence.perhaps_settled
             cast(Any, self._connection).connection_pool.disconnect()  # whatever failed: ask on a new one
             if self._claim_stands(job.id) is False:
                 return "", perhaps_stored
