@@ -203,6 +203,9 @@ class Executor:
 
     def _exit_after_job(self) -> int | None:
         worker = self.config.worker
+        if self._parts.services.loop.holds_leftovers:
+            log.warning("a task that a job left cannot be cancelled: a fresh executor takes over")
+            return EXIT_RECYCLE
         if self.config.max_jobs is not None and self._jobs >= self.config.max_jobs:
             return EXIT_OK
         if worker.max_jobs_per_child is not None and self._jobs >= worker.max_jobs_per_child:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import platform
@@ -9,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from redis import Redis
 
@@ -18,7 +19,7 @@ from envq.clock import iso, utc_now
 from envq.code.digest import fingerprint
 from envq.driver.client import Client, swap_default
 from envq.environment import bind, env
-from envq.runtime import Recipe, Runtime
+from envq.runtime import Recipe, Runtime, TimeLimit
 from envq.store import events
 from envq.store.code_store import CodeStore
 from envq.store.connection import database_number, worker_client
@@ -31,7 +32,7 @@ from envq.workers.config import ExecutorConfig, WorkerConfig
 from envq.workers.execution.catch_up import CatchUp
 from envq.workers.execution.claims import Claims
 from envq.workers.execution.context import JobContext, Services
-from envq.workers.execution.deadline import Deadlines
+from envq.workers.execution.deadline import Deadlines, Work
 from envq.workers.execution.event_loop import EventLoop
 from envq.workers.execution.fence import FencedRedis
 from envq.workers.execution.output import JobLabel, LabelledOutput, label_output
@@ -41,7 +42,9 @@ from envq.workers.execution.scope import ExecutorScope
 from envq.workers.execution.storing import Storing
 from envq.workers.execution.threads import VariableThreads
 from envq.workers.execution.worker_job import WorkerJob
-from envq.workers.slot import Slot
+from envq.workers.slot import Phase, Slot
+
+CLOSE_WITHIN_S: Final = 10.0
 
 log = logging.getLogger("envq.worker")
 
@@ -121,7 +124,10 @@ class Parts:
     def let_go(self) -> None:
         """Tear down all values, each within its limit."""
         self.runtime.close()
-        self.services.loop.close()
+        limit = TimeLimit("the event loop did not close")
+        work = Work(Phase.STOPPING, "the event loop")
+        with contextlib.suppress(TimeLimit), self.services.deadlines.limit(CLOSE_WITHIN_S, work, limit):
+            self.services.loop.close()
 
     def sign_off(self) -> None:
         """Leave in good order: claims, records, connections."""

@@ -43,7 +43,11 @@ class EventLoop:
         return value
 
     def cancel_leftovers(self) -> int:
-        """Cancel the tasks that do not belong to a variable; how many there were."""
+        """
+        Cancel the tasks that do not belong to a variable; how many there were.
+
+        Runs code of users: what a task does when it is cancelled may take for ever. To be called inside a limit.
+        """
         if self._loop is None:
             return 0
         left = self._leftovers()
@@ -55,6 +59,11 @@ class EventLoop:
                 task.cancel()
             self._loop.run_until_complete(asyncio.wait(pending, timeout=1.0))
         return len(left)
+
+    @property
+    def holds_leftovers(self) -> bool:
+        """Tasks that belong to no variable go on, although they were cancelled."""
+        return self._loop is not None and bool(self._leftovers())
 
     @property
     def busy_threads(self) -> int:

@@ -16,7 +16,6 @@ from envq.store import keys as rq
 from envq.store.connection import REDIS_ERRORS
 from envq.store.scripts import standing
 
-
 _CHANGED: Final = "Watched variable changed."
 
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
-from typing import Any
+from typing import Any, Final
 
+from envq.runtime import TimeLimit
 from envq.workers.execution.context import CallNext, JobContext
+from envq.workers.execution.deadline import Work
 from envq.workers.execution.event_loop import THREAD_PREFIX
+from envq.workers.slot import Phase
+
+CANCEL_WITHIN_S: Final = 10.0
 
 log = logging.getLogger("envq.job")
 
@@ -26,14 +32,25 @@ def leftovers(context: JobContext, call_next: CallNext) -> Any:
     finally:
         if changed := services.deadlines.take_back():
             log.warning("job %s changed the handlers of %s; taken back", context.job.id, ", ".join(changed))
-        cancelled = services.loop.cancel_leftovers()
-        if cancelled:
-            log.warning("job %s left %d task(s) on the event loop; cancelled", context.job.id, cancelled)
+        _cancel_tasks(context)
         new = [thread for thread in threading.enumerate() if thread not in before]
         left = [thread for thread in new if thread not in services.threads and _may_touch(thread)]
         if left or services.loop.busy_threads:
             names = ", ".join(thread.name for thread in left) or "asyncio.to_thread"
             services.runtime.distrust_used(f"job {context.job.id} left a thread running ({names})")
+
+
+def _cancel_tasks(context: JobContext) -> None:
+    services, job = context.services, context.job
+    work = Work(Phase.RESETTING, f"the tasks that job {job.id} left")
+    with (
+        contextlib.suppress(TimeLimit),
+        services.deadlines.limit(CANCEL_WITHIN_S, work, TimeLimit("tasks did not end when they were cancelled")),
+    ):
+        if cancelled := services.loop.cancel_leftovers():
+            log.warning("job %s left %d task(s) on the event loop; cancelled", job.id, cancelled)
+    if services.loop.holds_leftovers:
+        services.runtime.distrust_used(f"job {job.id} left a task running that cannot be cancelled")
 
 
 def _may_touch(thread: threading.Thread) -> bool:

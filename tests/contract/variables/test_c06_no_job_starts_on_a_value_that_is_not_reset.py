@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 from rq.command import send_stop_job_command
+from support.deployment import Deployment
 from support.diary import Diary
 from support.gate import Gate
 from support.jobs import enqueue, run, run_all
@@ -242,3 +243,50 @@ def test_a_process_that_died_in_a_job_leaves_nothing_behind(client: Client, numb
     assert run(die_once) == []
     assert client.connection.get("test:runs") == b"2"
     assert run(read()) == []
+
+
+def test_a_task_that_cannot_be_cancelled_touches_no_value_of_a_later_job(
+    client: Client, deployment: Deployment, declare: Callable[..., None]
+) -> None:
+    declare("noted", list[int], lambda value: value.clear() or value)
+
+    async def leave() -> None:
+        import asyncio
+        import contextlib
+
+        async def insist() -> None:
+            while True:
+                env.noted.append(1)
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.sleep(0.01)
+
+        leave.task = asyncio.create_task(insist())  # type: ignore[attr-defined]
+        await asyncio.sleep(0.05)
+
+    async def look() -> list[int]:
+        import asyncio
+
+        await asyncio.sleep(0.1)
+        return list(env.noted)
+
+    run(leave)
+    assert run(look) == []
+    assert "a fresh executor takes over" in deployment.worker.output
+
+
+def test_a_task_that_blocks_when_it_is_cancelled_holds_nobody_up(client: Client, deployment: Deployment) -> None:
+    async def leave() -> None:
+        import asyncio
+        import threading
+
+        async def block() -> None:
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                threading.Event().wait(60)
+
+        leave.task = asyncio.create_task(block())  # type: ignore[attr-defined]
+        await asyncio.sleep(0.05)
+
+    run(leave)
+    assert run(lambda: 1) == 1
