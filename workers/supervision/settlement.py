@@ -84,7 +84,7 @@ class Settlements:
     def hand_over(self, connection: Redis) -> None:
         """Leave to the reapers of other workers what is to be looked at later than this one lives."""
         if self._again:
-            seconds, microseconds = cast(tuple[int, int], connection.time())
+            seconds, microseconds = connection.time()
             now = seconds * 1000 + microseconds // 1000
             connection.zadd(self._keys.executors, {name: now for _, name in self._again})
             self._again.clear()
