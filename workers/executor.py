@@ -163,6 +163,7 @@ class Executor:
         self._slot.write(Phase.PREPARING, job.id, execution.id)
         parts.identify(job)
         try:
+            job.load_meta()
             parts.run(JobContext(job, execution, parts.services))
         finally:
             parts.rq.executions.pop(execution.id, None)

@@ -12,6 +12,7 @@ from envq.store.scripts import CRASHES_ALLOWED, Claimed
 from envq.workers.execution.rq_path import ExcInfo
 from envq.workers.execution.worker_job import WorkerJob
 from envq.workers.parts import Parts
+from envq.workers.slot import Phase
 
 log = logging.getLogger("envq.job")
 
@@ -29,6 +30,8 @@ def settle(parts: Parts, claimed: Claimed, reason: bytes) -> None:
     stopped = isinstance(error, JobStopRequested)
     info: ExcInfo = (type(error), error, None)
     if why.get("deaths", 0) <= CRASHES_ALLOWED:
+        parts.services.slot.write(Phase.STORING, job.id)  # what kills the process from here on is counted
+        job.load_meta()
         info = parts.rq.failure_callback(job, info, stopped=stopped)
     else:
         log.error("job %s: its callback killed too many processes and is left out", job.id, extra=_fields(parts, job))

@@ -242,6 +242,7 @@ def test_a_worker_that_is_stopped_warm_and_cold_loses_nothing(
     finishes, cut_off = queue.enqueue(waits), queue.enqueue(waits)
     eventually(lambda: runs_of(client, finishes) == 1)
     first.send(signal.SIGTERM)
+    eventually(lambda: "received SIGTERM" in first.output)  # or it would begin the other job first
     client.connection.rpush(f"gate:{finishes.id}", 1)
     assert first.wait() == 0
     assert envq.get(finishes, timeout=5) == 1
@@ -255,3 +256,19 @@ def test_a_worker_that_is_stopped_warm_and_cold_loses_nothing(
     worker()
     assert envq.get(cut_off, timeout=10) == 2
     assert not client.connection.hexists(cut_off.key, "envq_crashes")
+
+
+def test_a_record_that_kills_whoever_reads_it_fails_alone(running: WorkerProcess, client: Client) -> None:
+    queue = envq.Queue()
+    poison = queue.enqueue(lambda: "never", meta={"deadly": _Deadly()})
+    behind = queue.enqueue(lambda: "fine")
+    with pytest.raises(envq.WorkerLost):
+        envq.get(poison, timeout=40)
+    assert envq.get(behind, timeout=10) == "fine"
+    assert running.running
+    assert not client.connection.exists(f"rq:executions:{poison.id}")
+
+
+class _Deadly:
+    def __reduce__(self) -> tuple[Callable[[int], object], tuple[int]]:
+        return os._exit, (9,)

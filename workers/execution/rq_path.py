@@ -84,7 +84,7 @@ class RqPath(BaseWorker):
     def load(self, claimed: Claimed) -> WorkerJob:
         """The job as RQ's object; raises what RQ raises for a record it cannot read."""
         job = WorkerJob(claimed.job_id, connection=self.connection, serializer=serializer)
-        job.restore(claimed.fields)
+        job.restore_without_meta(claimed.fields)
         return job
 
     def queue_of(self, job: WorkerJob) -> Queue:

@@ -20,11 +20,31 @@ class WorkerJob(Job[Any]):
 
     run_coroutine: Callable[[Coroutine[Any, Any, Any]], Any]
     storing = False
+    _meta_waits: bytes | None = None
 
     @property
     def title(self) -> str:
         """The function's name; stock clients put arguments behind it, which belong in no log."""
         return (self.description or "unknown").partition("(")[0]
+
+    def restore_without_meta(self, fields: dict[bytes, bytes]) -> None:
+        """
+        Take over a stored hash, but for ``meta``, which RQ would unpickle at once.
+
+        That runs code of users, which may end the process: not before the job has started, or nobody would be blamed.
+        """
+        self.restore({name: value for name, value in fields.items() if name != b"meta"})
+        self._meta_waits = fields.get(b"meta") or None
+
+    def load_meta(self) -> None:
+        """Take over what was left out."""
+        waits, self._meta_waits = self._meta_waits, None
+        if waits is None:
+            return
+        try:
+            self.meta = self.serializer.loads(waits)
+        except Exception:  # noqa: BLE001 - as in RQ, which keeps what it cannot read
+            self.meta, self._unreadable_meta = {"unserialized": waits}, waits
 
     def remember_status(self, status: JobStatus) -> None:
         """Set the status RQ's code goes by, without writing it."""
