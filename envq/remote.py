@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable
 from typing import Any, Final, cast
 
 from redis import Redis
@@ -53,25 +51,14 @@ def bind_code_source(source: CodeSource | None) -> CodeSource | None:
     return previous
 
 
-@contextmanager
-def code_source(source: CodeSource) -> Generator[None]:
-    """The same for the current context, as long as the block runs."""
-    token = _context_source.set(source)
-    try:
-        yield
-    finally:
-        _context_source.reset(token)
-
-
 _functions: OrderedDict[str, Callable[..., Any]] = OrderedDict()
 _process_source: CodeSource | None = None
-_context_source: ContextVar[CodeSource | None] = ContextVar("envq_code_source", default=None)
 
 
 def _function(digest: str) -> Callable[..., Any]:
     function = _functions.pop(digest, None)
     if function is None:
-        source = _context_source.get() or _process_source or _from_running_job
+        source = _process_source or _from_running_job
         function = load_code(source(digest))
     _functions[digest] = function
     while len(_functions) > FUNCTIONS_KEPT:

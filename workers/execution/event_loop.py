@@ -38,8 +38,9 @@ class EventLoop:
 
     def run_for_variable(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         """Run a coroutine that builds or resets a variable: the tasks it starts belong to the variable."""
+        before = asyncio.all_tasks(self._started())  # what a job left and nobody could cancel stays the job's
         value = self.run(coroutine)
-        self._kept.update(asyncio.all_tasks(self._started()))
+        self._kept.update(asyncio.all_tasks(self._started()) - before)
         return value
 
     def cancel_leftovers(self) -> int:
