@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
 
 
@@ -13,3 +14,16 @@ def utc_now() -> datetime:
 def iso(moment: datetime) -> str:
     """ISO 8601 with microseconds and Z, the form RQ reads and writes."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def iso_of(moment: float) -> str:
+    """The same of seconds since the epoch; what changes once a second is made once a second."""
+    global _second, _second_text
+    second = int(moment)
+    if second != _second:
+        _second_text = time.strftime("%Y-%m-%dT%H:%M:%S.", time.gmtime(second))
+        _second = second
+    return f"{_second_text}{int((moment - second) * 1000000):06d}Z"
+
+
+_second, _second_text = 0, "1970-01-01T00:00:00."

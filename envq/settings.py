@@ -67,10 +67,14 @@ def valid_namespace(namespace: str) -> str:
     return namespace
 
 
-def set_job_identity(job_id: str, worker_name: str) -> None:
-    """Tell the running job who it is, under the names RQ's own workers use."""
-    os.environ["RQ_JOB_ID"] = job_id
+def set_worker_identity(worker_name: str) -> None:
+    """Tell the jobs of this process who runs them, under the name RQ's own workers use."""
     os.environ["RQ_WORKER_ID"] = worker_name
+
+
+def set_job_identity(job_id: str) -> None:
+    """Tell the running job who it is, in the same way."""
+    os.environ["RQ_JOB_ID"] = job_id
 
 
 def _first_url(url: str | None, environ: Mapping[str, str]) -> tuple[str, str]:

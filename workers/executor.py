@@ -6,6 +6,7 @@ Everything here happens on the main thread: objects are created, used and destro
 from __future__ import annotations
 
 import logging
+import math
 import os
 import signal
 import socket
@@ -17,11 +18,12 @@ from types import FrameType
 from typing import Any, Final
 
 from envq.store.connection import REDIS_ERRORS
-from envq.store.scripts import Claimed, ClaimReply
+from envq.store.exchange import Claimed, ClaimReply
 from envq.workers.config import EXIT_BUILD_FAILED, EXIT_OK, EXIT_RECYCLE, ExecutorConfig
 from envq.workers.execution.claims import POLL_S
-from envq.workers.execution.context import JobContext
 from envq.workers.execution.deadline import Deadlines
+from envq.workers.execution.pace import Pace
+from envq.workers.ledger import Ledger
 from envq.workers.parts import Parts, assemble
 from envq.workers.settling import settle
 from envq.workers.slot import Phase, Slot
@@ -32,30 +34,34 @@ FIRST_PAUSE_S: Final = 0.05
 LONGEST_PAUSE_S: Final = 2.0
 MAINTENANCE_S: Final = 600.0
 SIGN_OFF_S: Final = 10.0
+TELL_S: Final = 0.5
 
 
-def run_executor(config: ExecutorConfig, slot: Slot, control: Connection) -> None:
+def run_executor(config: ExecutorConfig, slot: Slot, ledger: Ledger, control: Connection) -> None:
     """The process's main function; leaves through sys.exit with a code of workers/config.py."""
-    sys.exit(Executor(config, slot, control).run())
+    sys.exit(Executor(config, slot, ledger, control).run())
 
 
 class Executor:
     """The loop, and what makes it end."""
 
-    def __init__(self, config: ExecutorConfig, slot: Slot, control: Connection) -> None:
+    def __init__(self, config: ExecutorConfig, slot: Slot, ledger: Ledger, control: Connection) -> None:
         self.config = config
         self._slot = slot
+        self._ledger = ledger
         self._control = control
         self._stopping = False
         self._bell, self._rope = socket.socketpair()
         self._deadlines = Deadlines(slot)
         self._held = threading.local()
         self._install_signals()
-        self._parts: Parts = assemble(config, slot, self._deadlines)
+        self._parts: Parts = assemble(config, slot, ledger, self._deadlines)
         self._idle_since = time.monotonic()
         self._maintained_at = 0.0
         self._pause_s = FIRST_PAUSE_S  # after an error of Redis; longer after each in a row
         self._jobs = 0
+        self._pace = Pace()
+        self._told_at = -math.inf
 
     def run(self) -> int:
         """Work until told to stop; the exit code."""
@@ -104,69 +110,99 @@ class Executor:
         reply = self._claim()
         if reply is None:
             return None
-        return self._run(reply.jobs[0]) if reply.jobs else self._idle(reply)
+        return self._work_off() if reply.jobs else self._idle(reply)
 
     def _claim(self) -> ClaimReply | None:
         """
-        Take a job, on a clean executor that has seen every declaration made before the job (C12).
+        Store what has ended and take jobs, on a clean executor that has seen every declaration made before them (C12).
 
         None: jobs were there and went back, because more has changed meanwhile; look again at once.
         """
         parts = self._parts
-        queues = parts.catch_up.open_queues(self.config.worker.queues)
-        reply = parts.claims.take(parts.rq_names(queues))
+        reply = self._take()
         if reply.generation == parts.catch_up.generation:
             return reply
         snapshot, recipes, would_build = parts.catch_up.pending()
         if reply.jobs and would_build:
-            parts.claims.hand_back()  # another executor may be ready before we are
-            reply = ClaimReply(reply.generation, reply.suspended, [])
+            parts.batch.hand_back()  # another executor may be ready before we are
+            reply.jobs.clear()
         parts.adopt(snapshot, recipes)
-        if reply.jobs and not reply.jobs[0].settle:
-            still_open = parts.rq_names(parts.catch_up.open_queues(self.config.worker.queues))
-            if reply.jobs[0].fields.get(b"origin", b"").decode(errors="replace") not in still_open:
-                parts.claims.hand_back()
-                return None
+        if reply.jobs and not self._are_open(reply.jobs):
+            parts.batch.hand_back()
+            return None
         if not reply.jobs and would_build:
             return self._claim_again()
         return reply
 
     def _claim_again(self) -> ClaimReply | None:
-        queues = self._parts.catch_up.open_queues(self.config.worker.queues)
-        reply = self._parts.claims.take(self._parts.rq_names(queues))
+        reply = self._take()
         if reply.jobs and reply.generation != self._parts.catch_up.generation:
-            self._parts.claims.hand_back()
+            self._parts.batch.hand_back()
             return None
         return reply
 
+    def _take(self) -> ClaimReply:
+        parts = self._parts
+        queues = parts.catch_up.open_queues(self.config.worker.queues)
+        limits = (self.config.max_jobs, self.config.worker.max_jobs_per_child)
+        wanted = min([self._pace.wanted, *(limit - self._jobs for limit in limits if limit is not None)])
+        return parts.batch.take(parts.rq_names(queues), wanted)
+
+    def _are_open(self, jobs: list[Claimed]) -> bool:
+        """Whether all of them may still be taken: a variable that became required holds its queues up."""
+        still_open = self._parts.rq_names(self._parts.catch_up.open_queues(self.config.worker.queues))
+        queues = {job.fields.get(b"origin", b"").decode(errors="replace") for job in jobs if not job.settle}
+        return queues <= set(still_open)
+
+    def _work_off(self) -> int | None:
+        """All jobs that were claimed together, one after the other."""
+        batch = self._parts.batch
+        if batch.waiting > 1:
+            self._tell_of_batch()
+        before, began = self._jobs, time.monotonic()
+        code = None
+        while code is None and (claimed := batch.next()) is not None:
+            code = self._run(claimed)
+            if batch.due:
+                batch.store()
+            if self._stopping and batch.waiting:
+                batch.hand_back()
+        self._pace.took(self._jobs - before, time.monotonic() - began)
+        self._idle_since = time.monotonic()
+        return code
+
+    def _tell_of_batch(self) -> None:
+        """Now and then: while it knows of batches, the supervisor looks whether a long job holds one up."""
+        now = time.monotonic()
+        if now >= self._told_at + TELL_S:
+            self._told_at = now
+            self._control.send_bytes(b"batch")
+
     def _run(self, claimed: Claimed) -> int | None:
         """One job from its claim to its reset."""
-        self._slot.write(Phase.PREPARING, claimed.job_id)
+        parts = self._parts
+        self._slot.write(Phase.PREPARING, claimed.job_id, claimed.execution_id)
+        if parts.batch.seized and not parts.batch.still_ours(claimed):
+            self._slot.write(Phase.IDLE)
+            return None
         if claimed.settle:
-            settle(self._parts, claimed, claimed.settle)
+            settle(parts, claimed, claimed.settle)
+            self._slot.end_job()
         else:
             self._run_job(claimed)
-        self._slot.job_ended()
-        self._slot.write(Phase.IDLE)
         self._jobs += 1
-        self._idle_since = time.monotonic()
         return self._exit_after_job()
 
     def _run_job(self, claimed: Claimed) -> None:
         parts = self._parts
-        job = parts.load(claimed)
-        if job is None:
+        context = parts.context(claimed)
+        if context is None:
+            self._slot.end_job()
             return
-        execution = parts.rq.begin(job)
-        if execution is None:
-            return  # cancelled, deleted, or no longer ours
-        self._slot.write(Phase.PREPARING, job.id, execution.id)
-        parts.identify(job)
+        parts.identify(context)
         try:
-            job.load_meta()
-            parts.run(JobContext(job, execution, parts.services))
+            parts.run(context)
         finally:
-            parts.rq.executions.pop(execution.id, None)
             parts.end_of_job()
 
     # -- waiting and ending -------------------------------------------------------------------------------
@@ -248,6 +284,7 @@ class Executor:
         if signal.getsignal(signal.SIGINT) is _ignore:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         self._slot.detach()
+        self._ledger.detach()
         self._release()
 
     def _on_stop(self, _signum: int, frame: FrameType | None) -> None:

@@ -7,12 +7,14 @@ import logging
 import os
 import platform
 import sys
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, Final, cast
 
 from redis import Redis
+from rq.executions import Execution
 
 from envq import remote, settings
 from envq.clock import iso, utc_now
@@ -21,14 +23,16 @@ from envq.driver.client import Client, swap_default
 from envq.environment import bind, env
 from envq.runtime import Recipe, Runtime, TimeLimit
 from envq.store import events
+from envq.store import keys as rq
 from envq.store.code_store import CodeStore
 from envq.store.connection import database_number, worker_client
 from envq.store.declarations import DeclarationStore, Snapshot
+from envq.store.exchange import Claimed, Exchange
 from envq.store.keys import Keys
 from envq.store.records import EventKind, ExecutorInfo
-from envq.store.scripts import Claimed
 from envq.workers import middleware
 from envq.workers.config import ExecutorConfig, WorkerConfig
+from envq.workers.execution.batch import Batch
 from envq.workers.execution.catch_up import CatchUp
 from envq.workers.execution.claims import Claims
 from envq.workers.execution.context import JobContext, Services
@@ -41,7 +45,9 @@ from envq.workers.execution.rq_path import RqPath
 from envq.workers.execution.scope import ExecutorScope
 from envq.workers.execution.storing import Storing
 from envq.workers.execution.threads import VariableThreads
-from envq.workers.execution.worker_job import WorkerJob
+from envq.workers.execution.wire import Wire
+from envq.workers.execution.worker_job import WorkerJob, is_ordinary
+from envq.workers.ledger import Ledger
 from envq.workers.slot import Phase, Slot
 
 CLOSE_WITHIN_S: Final = 10.0
@@ -57,6 +63,8 @@ class Parts:
     keys: Keys
     info: ExecutorInfo
     claims: Claims
+    batch: Batch
+    wire: Wire
     catch_up: CatchUp
     reporter: Reporter
     runtime: Runtime
@@ -97,13 +105,23 @@ class Parts:
         except Exception as error:  # noqa: BLE001 - RQ raises anything for a damaged record
             self._fail_unreadable(claimed, error)
             return None
-        job.run_coroutine = self.services.loop.run
         return job
 
-    def identify(self, job: WorkerJob) -> None:
+    def context(self, claimed: Claimed) -> JobContext | None:
+        """What the middleware is given; where the record cannot be read the job is failed, and None is returned."""
+        try:
+            context = JobContext(claimed, self.services, time.time())
+            if not is_ordinary(claimed.fields):
+                context.job.fill()
+            return context
+        except Exception as error:  # noqa: BLE001 - RQ raises anything for a damaged record
+            self._fail_unreadable(claimed, error)
+            return None
+
+    def identify(self, context: JobContext) -> None:
         """Make the job known to what it calls."""
-        settings.set_job_identity(job.id, self.info.name)
-        self.label.begin(job.title, job.id)
+        settings.set_job_identity(context.job_id)
+        self.label.begin(context.title, context.job_id)
 
     def end_of_job(self) -> None:
         """What the job left without a newline is its own last line."""
@@ -119,6 +137,7 @@ class Parts:
     def forget_connections(self) -> None:
         """After an error: drop what may be half read."""
         self.claims.close()
+        self.wire.close()
         cast(Any, self.connection).connection_pool.disconnect()
 
     def let_go(self) -> None:
@@ -132,7 +151,7 @@ class Parts:
     def sign_off(self) -> None:
         """Leave in good order: claims, records, connections."""
         try:
-            self.claims.hand_back()
+            self.batch.hand_back()
             self.rq.register_death()
             self._emit(EventKind.EXECUTOR_STOPPED)
         except Exception as error:  # noqa: BLE001 - Redis may be away; the reaper cleans up after us
@@ -144,13 +163,17 @@ class Parts:
         events.emit(self.connection, self.keys, events.event(kind, worker=self.info.name))
 
     def _fail_unreadable(self, claimed: Claimed, cause: Exception) -> None:
-        job = WorkerJob(claimed.job_id, connection=self.connection)
+        job = WorkerJob(claimed.job_id, self.connection)
         job.origin = claimed.fields.get(b"origin", b"").decode(errors="replace")
         job.description = claimed.fields.get(b"description", b"").decode(errors="replace")
+        self.rq.note(Execution(claimed.execution_id, claimed.job_id, self.connection, self.info.name))
         self.services.storing.store(job, lambda: self.rq.give_up(job, cause))
+        # The claim took the name of the queue as it stands there, be it text or not.
+        raw = rq.WIP_PREFIX.encode() + claimed.fields.get(b"origin", b"")
+        cast(Any, self.connection).zrem(raw, f"{claimed.job_id}:{claimed.execution_id}")
 
 
-def assemble(config: ExecutorConfig, slot: Slot, deadlines: Deadlines) -> Parts:
+def assemble(config: ExecutorConfig, slot: Slot, ledger: Ledger, deadlines: Deadlines) -> Parts:
     """Make all parts; no I/O yet. Raises ConfigurationError for middleware that cannot be imported."""
     worker = config.worker
     connection = FencedRedis.over(worker_client(worker.settings.url))
@@ -169,23 +192,28 @@ def assemble(config: ExecutorConfig, slot: Slot, deadlines: Deadlines) -> Parts:
     )
     reporter.states = runtime.states
     bind(ExecutorScope(runtime, lambda: catch_up.declared))
+    settings.set_worker_identity(config.name)
     client = _work_for_jobs(worker, keys, connection)
     deadlines.after_strike = lambda: _drop_connections(connection, client.connection)
     rq_names = [keys.queue_name(name) for name in worker.queues]
-    rq = RqPath(config.name, rq_names, connection, keys, deadlines)
-    storing = Storing(connection, keys, config.name, rq)
+    rq_path = RqPath(config.name, rq_names, connection, keys, deadlines)
+    storing = Storing(connection, keys, config.name, rq_path)
     label = JobLabel(config.number)
-    services = Services(config.name, runtime, rq, storing, deadlines, loop, threads, slot)
+    claims, wire = Claims(connection, keys, config.name), Wire(connection)
+    batch = Batch(wire, Exchange(keys, config.name), ledger, claims)
+    services = Services(config.name, runtime, rq_path, storing, batch, deadlines, loop, threads, slot)
     layers = [*middleware.OUTER, *map(middleware.load, worker.middleware), *middleware.INNER]
     return Parts(
         connection=connection,
         keys=keys,
         info=info,
-        claims=Claims(connection, keys, config.name),
+        claims=claims,
+        batch=batch,
+        wire=wire,
         catch_up=catch_up,
         reporter=reporter,
         runtime=runtime,
-        rq=rq,
+        rq=rq_path,
         services=services,
         run=middleware.compose(layers, lambda context: context.job.perform()),
         label=label,

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import json
 import logging
+import pickle
+from base64 import b64decode
+from datetime import UTC, datetime
 from typing import Any, cast
 
+from rq.executions import Execution
+
 from envq.clock import utc_now
+from envq.code.serializer import serializer
 from envq.errors import JobInterrupt, JobStopRequested, JobTimedOut, WorkerLost
-from envq.store.scripts import CRASHES_ALLOWED, Claimed
+from envq.store.exchange import Claimed
+from envq.store.scripts import CRASHES_ALLOWED
 from envq.workers.execution.rq_path import ExcInfo
 from envq.workers.execution.worker_job import WorkerJob
 from envq.workers.parts import Parts
@@ -23,6 +30,9 @@ def settle(parts: Parts, claimed: Claimed, reason: bytes) -> None:
     if job is None:
         return
     why = _read(reason)
+    if why.get("kind") == "finished":
+        _settle_success(parts, job, why)
+        return
     error = _error(why)
     if isinstance(error, WorkerLost):
         job.retries_left = None  # it went back as often as it may
@@ -37,6 +47,23 @@ def settle(parts: Parts, claimed: Claimed, reason: bytes) -> None:
         log.error("job %s: its callback killed too many processes and is left out", job.id, extra=_fields(parts, job))
     status = parts.services.storing.store(job, lambda: parts.rq.failure(job, None, info, stopped=stopped))
     log.warning("x %s %s %s: %s", job.title, job.id, status, error, extra=_fields(parts, job))
+
+
+def _settle_success(parts: Parts, job: WorkerJob, why: dict[str, Any]) -> None:
+    """Store the result of a job whose executor died after its end; its dependents need RQ's own code."""
+    execution = Execution(str(why.get("execution")), job.id, parts.connection, parts.services.executor)
+    execution.created_at = job.started_at = datetime.fromtimestamp(float(why["started"]), UTC)
+    job.ended_at = datetime.fromtimestamp(float(why["ended"]), UTC)
+    packed = b64decode(why.get("result") or "") or pickle.dumps(None)
+    value = _Stored()
+    parts.rq.note(execution)
+    with serializer.standing_for(value, packed):
+        status = parts.services.storing.store(job, lambda: parts.rq.success(job, execution, value))
+    log.info("← %s %s %s, stored after its executor died", job.title, job.id, status, extra=_fields(parts, job))
+
+
+class _Stored:
+    """Stands for a result that is pickled already."""
 
 
 def _read(reason: bytes) -> dict[str, Any]:

@@ -15,10 +15,16 @@ from multiprocessing.context import BaseContext
 from typing import Any, Final, cast
 
 _TEXT: Final = 300  # bytes of an id or a name
-_RECORD: Final = struct.Struct(f"=QiddQ H{_TEXT}s H{_TEXT}s")  # sequence, phase, since, deadline, jobs, two texts
+_NUMBERS: Final = struct.Struct("@iddQ?")  # phase, since, deadline, jobs, inside a job
+_PAIR: Final = struct.Struct(f"=H{_TEXT}s H{_TEXT}s")
 _REQUEST: Final = struct.Struct(f"=i H{_TEXT}s")
-_SEQUENCE: Final = struct.Struct("=Q")
-SIZE: Final = _RECORD.size + _REQUEST.size
+_WORD: Final = 8  # the sequence number, written at once: struct would first write zeros
+_JOB: Final = (
+    _WORD + _NUMBERS.size
+)  # where the job and its execution stand, then what is being built or reset, then requests
+_WORK: Final = _JOB + _PAIR.size
+_REQUESTS: Final = _WORK + _PAIR.size
+SIZE: Final = -(-(_REQUESTS + _REQUEST.size) // _WORD) * _WORD
 _TRIES: Final = 1000
 
 
@@ -44,6 +50,9 @@ class Interrupt(IntEnum):
     CANCEL_OUTDATED_BUILD = 3  # target: variable; left alone inside a job
 
 
+_OF_JOBS: Final = frozenset({Phase.PREPARING, Phase.RUNNING, Phase.STORING})
+
+
 @dataclass(frozen=True)
 class SlotView:
     """One consistent reading; times are of the monotonic clock, in seconds; deadline 0.0 means none."""
@@ -54,6 +63,7 @@ class SlotView:
     since: float
     deadline: float
     jobs: int  # executions that ended, over the life of the process
+    ran: str = ""  # the job that has begun and is not at its end, whatever is built or reset inside it; "" for none
 
     @property
     def job_id(self) -> str:
@@ -62,8 +72,8 @@ class SlotView:
 
     @property
     def cut(self) -> bool:
-        """The subject may be only the beginning of what it was."""
-        return len(self.subject.encode()) >= _TEXT
+        """The id of the job may be only the beginning of what it was."""
+        return len(self.ran.encode()) >= _TEXT
 
     @property
     def execution_id(self) -> str:
@@ -77,12 +87,15 @@ class Slot:
     def __init__(self, context: BaseContext) -> None:
         self._memory = context.RawArray(c_char, SIZE)
         self._view: memoryview | None = None
+        self._words: memoryview | None = None
         self._sequence = 0
         self._jobs = 0
+        self._inside = False
+        self._texts = {_JOB: ("", ""), _WORK: ("", "")}
         self._now = (Phase.STARTING, "", "")
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_view": None}
+        return {**self.__dict__, "_view": None, "_words": None}
 
     @property
     def _bytes(self) -> memoryview:
@@ -90,60 +103,67 @@ class Slot:
             self._view = memoryview(cast(Any, self._memory)).cast("B")
         return self._view
 
+    @property
+    def _word(self) -> memoryview:
+        if self._words is None:
+            self._words = self._bytes.cast("Q")
+        return self._words
+
     def detach(self) -> None:
         """In a copy of the executor: what it writes from now on is seen by nobody."""
         self._view = memoryview(bytearray(SIZE))
+        self._words = self._view.cast("Q")
 
     def write(self, phase: Phase, subject: str = "", detail: str = "", deadline: float = 0.0) -> None:
-        """Say what happens from now on (executor only)."""
+        """Say what happens from now on (executor only). A job is begun once its execution is named."""
         self._now = (phase, subject, detail)
-        self._sequence += 1
-        _SEQUENCE.pack_into(self._bytes, 0, self._sequence)
-        first, second = _clip(subject), _clip(detail)
-        record = _RECORD.pack(
-            self._sequence,
-            phase,
-            time.monotonic(),
-            deadline,
-            self._jobs,
-            len(first),
-            first,
-            len(second),
-            second,
-        )
-        self._bytes[_SEQUENCE.size : _RECORD.size] = record[_SEQUENCE.size :]
-        self._sequence += 1
-        _SEQUENCE.pack_into(self._bytes, 0, self._sequence)
+        memory, word, place = self._bytes, self._word, _WORK
+        if phase in _OF_JOBS:
+            place = _JOB
+            self._inside = self._inside or bool(detail) or phase is not Phase.PREPARING
+        sequence = self._sequence + 1
+        word[0] = sequence
+        if self._texts[place] != (subject, detail):
+            self._texts[place] = (subject, detail)
+            first, second = _clip(subject), _clip(detail)
+            _PAIR.pack_into(memory, place, len(first), first, len(second), second)
+        _NUMBERS.pack_into(memory, _WORD, phase, time.monotonic(), deadline, self._jobs, self._inside)
+        self._sequence = word[0] = sequence + 1
 
     @property
     def now(self) -> tuple[Phase, str, str]:
         """What was written last, without its times (executor only)."""
         return self._now
 
-    def job_ended(self) -> None:
-        """Count one execution; seen with the next write (executor only)."""
+    def end_job(self) -> None:
+        """Count one execution, whose end is stored or noted, and be idle (executor only)."""
         self._jobs += 1
+        self._inside = False
+        self.write(Phase.IDLE)
 
     def read(self) -> SlotView:
         """What the executor does; repeats while a record is being written (supervisor)."""
-        record: tuple[Any, ...] = ()
+        copy = b""
         for _ in range(_TRIES):
-            record = _RECORD.unpack_from(self._bytes, 0)
-            (after,) = _SEQUENCE.unpack_from(self._bytes, 0)
-            if record[0] == after and not after & 1:
+            before = self._word[0]
+            copy = bytes(self._bytes)
+            if self._word[0] == before and not before & 1:
                 break
         # A writer killed in the middle of a record leaves it torn for good: the last reading must do.
-        _, phase, since, deadline, jobs, n, subject, m, detail = record
-        return SlotView(Phase(phase), _text(subject, n), _text(detail, m), since, deadline, jobs)
+        number, since, deadline, jobs, inside = _NUMBERS.unpack_from(copy, _WORD)
+        job, work = _pair(copy, _JOB), _pair(copy, _WORK)
+        phase = Phase(number)
+        subject, detail = job if phase in _OF_JOBS else work
+        return SlotView(phase, subject, detail, since, deadline, jobs, job[0] if inside else "")
 
     def ask(self, interrupt: Interrupt, target: str) -> None:
         """Leave a request for the executor's signal handler (supervisor)."""
         text = _clip(target)
-        _REQUEST.pack_into(self._bytes, _RECORD.size, interrupt, len(text), text)
+        _REQUEST.pack_into(self._bytes, _REQUESTS, interrupt, len(text), text)
 
     def asked(self) -> tuple[Interrupt, str]:
         """What the supervisor asked for last (executor)."""
-        interrupt, n, text = _REQUEST.unpack_from(self._bytes, _RECORD.size)
+        interrupt, n, text = _REQUEST.unpack_from(self._bytes, _REQUESTS)
         return Interrupt(interrupt), _text(text, n)
 
 
@@ -157,6 +177,11 @@ def version_built(detail: str) -> int:
     """The version in a ``build_detail``; 0 where there is none."""
     version = detail.partition(" ")[0]
     return int(version) if version.isdigit() else 0
+
+
+def _pair(memory: bytes, place: int) -> tuple[str, str]:
+    n, first, m, second = _PAIR.unpack_from(memory, place)
+    return _text(first, n), _text(second, m)
 
 
 def _clip(text: str) -> bytes:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any
 
 from envq.code.pickling import plain_pickle
@@ -20,30 +22,29 @@ class Serializer:
     loads = staticmethod(pickle.loads)
 
     def __init__(self) -> None:
-        self._prepared: tuple[object, bytes] | None = None
+        self._standing: tuple[object, bytes] | None = None
 
     def dumps(self, obj: Any) -> bytes:
         """Pickled bytes; raises PayloadError naming the part that cannot be pickled."""
-        prepared, self._prepared = self._prepared, None
-        if prepared is not None and prepared[0] is obj:
-            return prepared[1]
+        standing = self._standing
+        if standing is not None and standing[0] is obj:
+            return standing[1]
         plain = plain_pickle(obj)
         return checked_dump(obj, "a result or argument").body if plain is None else plain
 
-    def prepare(self, obj: Any, function: str) -> bytes:
-        """
-        Like dumps, for what a function returned; the next dumps costs nothing if it is for this very object.
-
-        For a caller that must know whether a result can be pickled before RQ's own code pickles it. The function's
-        name is for the error. Only that one call is spared: kept any longer, the bytes of a value that changes would be
-        stale.
-        """
-        self._prepared = None  # nobody asked for the last one: its object may be this one, changed since
+    def result(self, obj: Any, function: str) -> bytes:
+        """Like dumps, for what a function returned; its name is for the error."""
         data = plain_pickle(obj)
-        if data is None:
-            data = checked_dump(obj, f"the result of {function}", result_advice).body
-        self._prepared = (obj, data)
-        return data
+        return checked_dump(obj, f"the result of {function}", result_advice).body if data is None else data
+
+    @contextmanager
+    def standing_for(self, obj: Any, data: bytes) -> Generator[None]:
+        """Inside, dumps of this very object gives these bytes: RQ pickles results again, perhaps changed."""
+        self._standing = (obj, data)
+        try:
+            yield
+        finally:
+            self._standing = None
 
 
 serializer = Serializer()

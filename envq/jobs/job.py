@@ -142,7 +142,7 @@ class Job(rq.job.Job, Generic[R]):
         if inspect.iscoroutine(result):
             result = runner.run(result)
         if self.function_here is not None:
-            envq_serializer.prepare(
+            envq_serializer.result(
                 result, self.description or "the job"
             )  # RQ stores a text in place of a result that cannot be pickled
         return result

@@ -38,7 +38,10 @@ class Resetting:
         """Reset it and what it is built on, as far as they are used; it may be let go and rebuilt thereby."""
         for each in (*value.below, value):
             if each in self._table.used:
+                began = self._ports.clock()
                 self._clean(each)
+                if (slot := self._table.slots.get(each.name)) is not None:
+                    slot.reset_seconds = self._ports.clock() - began
 
     def _clean(self, value: Value) -> None:
         slot = self._table.slots.get(value.name)

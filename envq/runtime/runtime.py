@@ -20,6 +20,7 @@ and built after it, and is rebuilt when the other becomes another object.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
@@ -117,6 +118,20 @@ class Runtime:
         """Before ``end_job``: rebuild what was used, for something may still hold on to it."""
         for value in self._table.used:
             value.distrust = reason
+
+    @property
+    def is_used(self) -> bool:
+        """Something waits for its reset."""
+        return bool(self._table.used)
+
+    @property
+    def expected_reset_s(self) -> float:
+        """How long ``end_job`` will take, going by the last resets; infinity where nobody can know."""
+        slots = self._table.slots
+        return sum(
+            math.inf if value.distrust or value.name not in slots else slots[value.name].reset_seconds
+            for value in self._table.used
+        )
 
     @property
     def used(self) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Set
 from typing import Final
 
@@ -27,6 +28,7 @@ class Slot:
         self.building = False
         self.tried = False  # "lazy" postpones the first try only
         self.build_seconds = 0.0
+        self.reset_seconds = math.inf  # what the last reset took; not known before
         self.builds = self.resets = self.uses = 0
 
     def want(self, recipe: Recipe) -> bool:

@@ -20,6 +20,9 @@ QUEUE_PREFIX = f"{RQ_KEY_PREFIX}:queue:"
 WIP_PREFIX = f"{RQ_KEY_PREFIX}:wip:"
 EXECUTIONS_PREFIX = f"{RQ_KEY_PREFIX}:executions:"
 EXECUTION_PREFIX = f"{RQ_KEY_PREFIX}:execution:"
+RESULTS_PREFIX = f"{RQ_KEY_PREFIX}:results:"
+FINISHED_PREFIX = f"{RQ_KEY_PREFIX}:finished:"
+DEPENDENCIES_PREFIX = f"{RQ_KEY_PREFIX}:job::"  # and then the id and ":dependencies"
 
 
 def job(job_id: str) -> str:
@@ -49,7 +52,7 @@ def execution(job_id: str, execution_id: str) -> str:
 
 def results(job_id: str) -> str:
     """Stream of at most 10 results; whoever ends an execution appends; lives for the result or failure TTL."""
-    return f"{RQ_KEY_PREFIX}:results:{job_id}"
+    return RESULTS_PREFIX + job_id
 
 
 def worker(name: str) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from hashlib import sha1
 from importlib.resources import files
 from typing import Any, Final, Literal, cast
 
@@ -21,18 +23,28 @@ WORKER_TTL_S: Final = 480  # RQ's worker_ttl plus its minute of grace
 EXECUTOR_TTL_S: Final = 60
 EXECUTION_TTL_S: Final = 3600  # outlives any pause of a supervisor's heartbeat
 
+_INCLUDE: Final = re.compile(r"^--@include (\w+)$", re.MULTILINE)
+
 Outcome = Literal["front", "settle", "gone"]
 Why = Literal["crash", "timeout", "stopped", "handback"]
 
 
 @cache
-def _source(name: str) -> str:
-    return (files("envq.store") / "lua" / f"{name}.lua").read_text("utf-8")
+def source(name: str) -> str:
+    """The text of a script; a line ``--@include NAME`` stands for the functions of another file."""
+    text = (files("envq.store") / "lua" / f"{name}.lua").read_text("utf-8")
+    return _INCLUDE.sub(lambda found: source(found[1]), text)
+
+
+@cache
+def digest(name: str) -> str:
+    """By which a server that has seen the script knows it."""
+    return sha1(source(name).encode()).hexdigest()
 
 
 def _script(connection: Redis, name: str) -> Script:
     """The script bound to a client; sent once by digest, in full only where the server does not know it."""
-    return connection.register_script(_source(name))
+    return connection.register_script(source(name))
 
 
 def enqueue(connection: Redis, queue_key: str, code_key: str, arguments: Sequence[Any]) -> bool:
@@ -45,113 +57,17 @@ def enqueue(connection: Redis, queue_key: str, code_key: str, arguments: Sequenc
     return _script(connection, "enqueue")(keys=touched, args=[rq.JOB_PREFIX, *arguments]) >= 0
 
 
-@dataclass(frozen=True)
-class Claimed:
-    """A job an executor took: its id and its hash as stored, field and value still bytes."""
-
-    job_id: str
-    fields: dict[bytes, bytes]
-
-    @property
-    def settle(self) -> bytes | None:
-        """Why the job must be ended instead of run, as JSON; None for an ordinary job."""
-        return self.fields.get(b"envq_settle")
-
-
-@dataclass(frozen=True)
-class ClaimReply:
-    """What one claim brought: the declarations' generation, whether workers are suspended, and jobs."""
-
-    generation: str
-    suspended: bool
-    jobs: list[Claimed]
-
-
-def claim(  # noqa: PLR0913 - the parts of one script call
-    connection: Redis,
-    keys: Keys,
-    executor: str,
-    queue_names: Sequence[str],
-    *,
-    wanted: int = 1,
-    held: Iterable[str] = (),
-) -> ClaimReply:
-    """
-    Move up to ``wanted`` jobs into the executor's claims; one round trip, atomic.
-
-    What already lies in the claims and is not in ``held`` (a reply was lost, or a blocking wait moved it)
-    comes first. ``queue_names`` are RQ's names, most urgent first.
-    """
-    reply: list[Any] = _script(connection, "claim")(
-        keys=[
-            keys.claims(executor),
-            keys.generation,
-            rq.SUSPENDED,
-            keys.settle,
-            keys.executors,
-            *(rq.queue(name) for name in queue_names),
-        ],
-        args=[executor, wanted, rq.JOB_PREFIX, rq.QUEUE_PREFIX, *held],
-    )
-    generation, suspended, *jobs = reply
-    return ClaimReply(
-        generation.decode(),
-        bool(suspended),
-        [Claimed(job_id.decode(), dict(zip(fields[::2], fields[1::2], strict=True))) for job_id, fields in jobs],
-    )
-
-
-@dataclass(frozen=True)
-class Start:
-    """One execution that is about to begin."""
-
-    job_id: str
-    execution_id: str
-    executor: str
-    queue_name: str
-    now_text: str
-    now: float
-    event: str
-
-
-def start(connection: Redis, keys: Keys, begun: Start) -> Literal[1, 0, -1]:
-    """Record the start if the claim stands: 1 started, 0 claim gone, -1 job deleted or cancelled."""
-    return _script(connection, "start")(
-        keys=[
-            keys.claims(begun.executor),
-            rq.job(begun.job_id),
-            rq.wip(begun.queue_name),
-            rq.executions(begun.job_id),
-            rq.execution(begun.job_id, begun.execution_id),
-            rq.worker_executions(begun.executor),
-            rq.worker(begun.executor),
-            keys.events,
-        ],
-        args=[
-            begun.job_id,
-            begun.execution_id,
-            begun.executor,
-            begun.now_text,
-            begun.now,
-            EXECUTION_TTL_S,
-            keys.events_channel,
-            begun.event,
-            EVENTS_KEPT,
-        ],
-    )
-
-
 def standing(pipeline: Pipeline, claims_key: str, job_id: str) -> tuple[bool, bool]:
     """Whether the claim on a job stands, and whether the job's record is there; for a pipeline that watches."""
     # In full, not by digest: a pipeline would first ask the server whether it knows the script.
-    claimed, exists = cast(Any, pipeline).eval(_source("standing"), 2, claims_key, rq.job(job_id), job_id)
+    claimed, exists = cast(Any, pipeline).eval(source("standing"), 2, claims_key, rq.job(job_id), job_id)
     return bool(claimed), bool(exists)
 
 
 def add_event(pipeline: Pipeline | Redis, keys: Keys, text: str) -> None:
     """Send an event along with other commands; never the reason why a transaction fails."""
     # In full, not by digest: inside a transaction an unknown digest could not be mended.
-    cast(Any, pipeline).eval(_source("event"), 1, keys.events, keys.events_channel, text, EVENTS_KEPT)
+    cast(Any, pipeline).eval(source("event"), 1, keys.events, keys.events_channel, text, EVENTS_KEPT)
 
 
 def release(  # noqa: PLR0913 - the parts of one script call

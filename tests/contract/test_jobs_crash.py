@@ -259,8 +259,14 @@ def test_a_worker_that_is_stopped_warm_and_cold_loses_nothing(
 
 
 def test_a_record_that_kills_whoever_reads_it_fails_alone(running: WorkerProcess, client: Client) -> None:
+    def reads_its_meta() -> object:
+        from rq import get_current_job
+
+        job: Any = get_current_job()
+        return job.meta
+
     queue = envq.Queue()
-    poison = queue.enqueue(lambda: "never", meta={"deadly": _Deadly()})
+    poison = queue.enqueue(reads_its_meta, meta={"deadly": _Deadly()})
     behind = queue.enqueue(lambda: "fine")
     with pytest.raises(envq.WorkerLost):
         envq.get(poison, timeout=40)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import redis
 import rq
+from support import claiming
 from support.deployment import executor_pid
 from support.processes import Process
 from support.servers import Server
@@ -22,7 +23,6 @@ from envq import ConfigurationError
 from envq.driver import client as client_module
 from envq.driver.client import Client
 from envq.store.keys import Keys
-from envq.store.scripts import claim
 
 
 def count_runs() -> Callable[[], int]:
@@ -221,7 +221,7 @@ def give_away(client: Client, executor: str) -> None:
 
     keys = Keys("default", client.keys.database)
     assert release(client.connection, keys, executor, running="?", why="crash", dead=True)
-    assert not claim(client.connection, keys, executor, []).jobs
+    assert not claiming.claim(client.connection, keys, executor, []).jobs
 
 
 @pytest.mark.chaos

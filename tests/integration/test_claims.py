@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from redis import Redis
 from rq import Queue
+from support import claiming
 
 from envq.store import scripts
 from envq.store.keys import Keys, job
-from envq.store.scripts import Start
 from envq.workers.execution.claims import Claims
 from envq.workers.execution.fence import ClaimLost, Fence, FencedRedis, JobDeleted
 
@@ -30,7 +30,7 @@ def enqueue(client: Redis, queue: str = "q", **options: Any) -> str:
 
 
 def claim(client: Redis, keys: Keys, *queues: str, held: tuple[str, ...] = (), wanted: int = 1) -> list[str]:
-    reply = scripts.claim(client, keys, EXECUTOR, queues or ("q",), held=held, wanted=wanted)
+    reply = claiming.claim(client, keys, EXECUTOR, queues or ("q",), held=held, wanted=wanted)
     return [job.job_id for job in reply.jobs]
 
 
@@ -42,17 +42,13 @@ def queued(client: Redis, queue: str = "q") -> list[str]:
     return Queue(queue, connection=client).job_ids
 
 
-def begin(client: Redis, keys: Keys, job_id: str, queue: str = "q") -> int:
-    return scripts.start(client, keys, Start(job_id, "e1", EXECUTOR, queue, "2026-01-01T00:00:00.000000Z", 1.0, "{}"))
-
-
 def release(client: Redis, keys: Keys, running: str, why: scripts.Why = "crash", **more: Any) -> dict[str, str]:
     return dict(scripts.release(client, keys, EXECUTOR, running=running, why=why, dead=True, **more))
 
 
 def test_a_claim_moves_the_job_and_brings_its_record(redis_client: Redis, keys: Keys) -> None:
     job_id = enqueue(redis_client)
-    (claimed,) = scripts.claim(redis_client, keys, EXECUTOR, ["q"]).jobs
+    (claimed,) = claiming.claim(redis_client, keys, EXECUTOR, ["q"]).jobs
     assert claimed.job_id == job_id
     assert claimed.fields[b"origin"] == b"q"
     assert claims_of(redis_client, keys) == [job_id]
@@ -93,7 +89,7 @@ def test_deleted_and_cancelled_jobs_are_dropped_from_the_claims(redis_client: Re
 def test_suspended_workers_take_nothing(redis_client: Redis, keys: Keys) -> None:
     enqueue(redis_client)
     redis_client.set("rq:suspended", 1)
-    reply = scripts.claim(redis_client, keys, EXECUTOR, ["q"])
+    reply = claiming.claim(redis_client, keys, EXECUTOR, ["q"])
     assert reply.suspended
     assert reply.jobs == []
     assert len(queued(redis_client)) == 1
@@ -107,31 +103,15 @@ def test_what_a_wait_brought_while_workers_were_suspended_goes_back(redis_client
     assert queued(redis_client) == waiting
 
 
-def test_start_writes_rqs_record_and_no_stock_maintenance_declares_it_abandoned(
+def test_a_claim_writes_rqs_record_and_no_stock_maintenance_declares_it_abandoned(
     redis_client: Redis, keys: Keys
 ) -> None:
     job_id = enqueue(redis_client)
     claim(redis_client, keys)
-    assert begin(redis_client, keys, job_id) == 1
     registry = Queue("q", connection=redis_client).started_job_registry
     registry.cleanup(timestamp=9e12)
     assert registry.get_job_ids(cleanup=False) == [job_id]
     assert redis_client.hget(f"rq:job:{job_id}", "status") == b"started"
-
-
-def test_start_without_the_claim_writes_nothing(redis_client: Redis, keys: Keys) -> None:
-    job_id = enqueue(redis_client)
-    assert begin(redis_client, keys, job_id) == 0
-    assert redis_client.hget(f"rq:job:{job_id}", "status") == b"queued"
-    assert redis_client.zcard("rq:wip:q") == 0
-
-
-def test_start_of_a_job_cancelled_meanwhile_drops_the_claim(redis_client: Redis, keys: Keys) -> None:
-    job_id = enqueue(redis_client)
-    claim(redis_client, keys)
-    redis_client.hset(f"rq:job:{job_id}", "status", "canceled")
-    assert begin(redis_client, keys, job_id) == -1
-    assert claims_of(redis_client, keys) == []
 
 
 def test_a_job_whose_process_died_goes_to_the_front_three_times_then_is_settled(
@@ -140,15 +120,13 @@ def test_a_job_whose_process_died_goes_to_the_front_three_times_then_is_settled(
     poison, other = enqueue(redis_client), enqueue(redis_client)
     for _ in range(3):
         assert claim(redis_client, keys) == [poison]
-        begin(redis_client, keys, poison)
         assert release(redis_client, keys, poison) == {poison: "front"}
         assert queued(redis_client) == [poison, other]
         assert redis_client.zcard("rq:wip:q") == 0
     claim(redis_client, keys)
-    begin(redis_client, keys, poison)
     assert release(redis_client, keys, poison, detail="killed by SIGSEGV") == {poison: "settle"}
     assert queued(redis_client) == [other]
-    settled = scripts.claim(redis_client, keys, EXECUTOR, ["q"]).jobs[0]
+    settled = claiming.claim(redis_client, keys, EXECUTOR, ["q"]).jobs[0]
     assert settled.job_id == poison
     assert json.loads(settled.settle or b"")["detail"] == "killed by SIGSEGV"
 
@@ -156,27 +134,29 @@ def test_a_job_whose_process_died_goes_to_the_front_three_times_then_is_settled(
 def test_only_the_job_that_ran_is_counted(redis_client: Redis, keys: Keys) -> None:
     ran, waited = enqueue(redis_client), enqueue(redis_client)
     claim(redis_client, keys, wanted=2)
-    begin(redis_client, keys, ran)
     assert release(redis_client, keys, ran) == {ran: "front", waited: "front"}
     assert queued(redis_client) == [ran, waited]
     assert redis_client.hget(f"rq:job:{ran}", "envq_crashes") == b"1"
     assert redis_client.hget(f"rq:job:{waited}", "envq_crashes") is None
 
 
-def test_where_nobody_saw_what_ran_the_record_tells(redis_client: Redis, keys: Keys) -> None:
-    ran, waited = enqueue(redis_client), enqueue(redis_client)
-    claim(redis_client, keys, wanted=2)
-    begin(redis_client, keys, ran)
+def test_where_nobody_saw_what_ran_each_of_a_batch_runs_again_alone_and_only_then_counts(
+    redis_client: Redis, keys: Keys
+) -> None:
+    both = [enqueue(redis_client), enqueue(redis_client)]
+    assert claim(redis_client, keys, wanted=2) == both
     release(redis_client, keys, "?")
-    assert redis_client.hget(f"rq:job:{ran}", "envq_crashes") == b"1"
-    assert redis_client.hget(f"rq:job:{waited}", "envq_crashes") is None
+    assert queued(redis_client) == both
+    assert redis_client.hget(f"rq:job:{both[0]}", "envq_crashes") is None
+    assert claim(redis_client, keys, wanted=2) == [both[0]]
+    release(redis_client, keys, "?")
+    assert redis_client.hget(f"rq:job:{both[0]}", "envq_crashes") == b"1"
 
 
 def test_a_job_that_must_not_run_twice_is_settled_at_its_first_death(redis_client: Redis, keys: Keys) -> None:
     job_id = enqueue(redis_client)
     redis_client.hset(f"rq:job:{job_id}", "envq_on_crash", "fail")
     claim(redis_client, keys)
-    begin(redis_client, keys, job_id)
     assert release(redis_client, keys, job_id) == {job_id: "settle"}
 
 
@@ -190,7 +170,6 @@ def test_such_a_job_goes_back_if_it_had_not_begun(redis_client: Redis, keys: Key
 def test_a_settlement_whose_executor_died_is_settled_by_the_next(redis_client: Redis, keys: Keys) -> None:
     job_id = enqueue(redis_client)
     claim(redis_client, keys)
-    begin(redis_client, keys, job_id)
     release(redis_client, keys, job_id, "timeout")
     assert claim(redis_client, keys) == [job_id]
     assert release(redis_client, keys, "") == {job_id: "settle"}
@@ -200,7 +179,6 @@ def test_a_settlement_whose_executor_died_is_settled_by_the_next(redis_client: R
 def test_hand_back_restores_the_time_to_live(redis_client: Redis, keys: Keys) -> None:
     job_id = enqueue(redis_client, ttl=300)
     claim(redis_client, keys)
-    begin(redis_client, keys, job_id)
     assert redis_client.ttl(f"rq:job:{job_id}") == -1
     release(redis_client, keys, job_id, "handback")
     assert 0 < redis_client.ttl(f"rq:job:{job_id}") <= 300
@@ -321,7 +299,6 @@ def test_a_cold_stop_does_not_make_a_job_run_twice_that_must_not(redis_client: R
     job_id = enqueue(redis_client)
     redis_client.hset(f"rq:job:{job_id}", "envq_on_crash", "fail")
     claim(redis_client, keys)
-    begin(redis_client, keys, job_id)
     assert release(redis_client, keys, job_id, "handback") == {job_id: "settle"}
 
 
@@ -330,10 +307,8 @@ def test_an_id_that_was_pushed_twice_runs_once_where_it_must(redis_client: Redis
     job_id = enqueue(redis_client)
     redis_client.hset(job(job_id), "envq_on_crash", on_crash)
     redis_client.rpush("rq:queue:q", job_id)
-    claim(redis_client, keys)
-    assert begin(redis_client, keys, job_id) == 1
-    assert begin(redis_client, keys, job_id) == 1, "only the reply was lost"
-    scripts.claim(redis_client, keys, "other.1.1.abc", ["q"])
-    other = Start(job_id, "e2", "other.1.1.abc", "q", "2026-01-01T00:00:00.000000Z", 1.0, "{}")
-    assert scripts.start(redis_client, keys, other) == (-1 if on_crash == "fail" else 1)
+    assert claim(redis_client, keys) == [job_id]
+    assert claim(redis_client, keys) == [job_id], "only the reply was lost"
+    other = claiming.claim(redis_client, keys, "other.1.1.abc", ["q"])
+    assert [each.job_id for each in other.jobs] == ([] if on_crash == "fail" else [job_id])
     assert claims_of(redis_client, keys) == [job_id]

@@ -10,10 +10,10 @@ import redis
 from redis import Redis
 from redis.client import Pipeline
 from rq import Queue
+from support.claiming import claim
 
-from envq.store import scripts
 from envq.store.keys import Keys, executions, wip, worker_executions
-from envq.store.scripts import Start
+from envq.store.scripts import release
 from envq.workers.execution.fence import FencedPipeline, FencedRedis
 from envq.workers.execution.storing import Storing
 from envq.workers.execution.worker_job import WorkerJob
@@ -39,21 +39,17 @@ def keys(namespace: str) -> Keys:
 @pytest.fixture
 def claimed(redis_client: Redis, keys: Keys) -> WorkerJob:
     job_id = Queue("q", connection=redis_client).enqueue("time.time").id
-    scripts.claim(redis_client, keys, EXECUTOR, ["q"])
+    claim(redis_client, keys, EXECUTOR, ["q"])
     return WorkerJob.fetch(job_id, connection=redis_client)
 
 
-def begin(client: Redis, keys: Keys, job_id: str, execution: str) -> None:
-    begun = Start(job_id, execution, EXECUTOR, "q", "2026-01-01T00:00:00.000000Z", 1.0, "{}")
-    assert scripts.start(client, keys, begun) == 1
-
-
 def test_a_start_whose_reply_was_lost_leaves_nothing(redis_client: Redis, keys: Keys, claimed: WorkerJob) -> None:
-    begin(redis_client, keys, claimed.id, "e1")
-    begin(redis_client, keys, claimed.id, "e2")
-    assert redis_client.zrange(executions(claimed.id), 0, -1) == [b"e2"]
-    assert redis_client.zrange(wip("q"), 0, -1) == [f"{claimed.id}:e2".encode()]
-    assert redis_client.smembers(worker_executions(EXECUTOR)) == {f"{claimed.id}:e2".encode()}
+    (again,) = claim(redis_client, keys, EXECUTOR, ["q"]).jobs
+    execution = again.execution_id
+    assert again.job_id == claimed.id
+    assert redis_client.zrange(executions(claimed.id), 0, -1) == [execution.encode()]
+    assert redis_client.zrange(wip("q"), 0, -1) == [f"{claimed.id}:{execution}".encode()]
+    assert redis_client.smembers(worker_executions(EXECUTOR)) == {f"{claimed.id}:{execution}".encode()}
     assert len(list(redis_client.scan_iter(f"rq:execution:{claimed.id}:*", count=1000))) == 1
 
 
@@ -99,7 +95,7 @@ def test_what_follows_is_made_up_for_where_the_reply_was_lost(
 def test_nothing_follows_where_the_claim_was_somebody_else_s(
     redis_client: Redis, keys: Keys, claimed: WorkerJob
 ) -> None:
-    scripts.release(redis_client, keys, EXECUTOR, running="", why="handback", dead=True)
+    release(redis_client, keys, EXECUTOR, running="", why="handback", dead=True)
     fenced = FencedRedis.over(redis_client)
 
     def write() -> str:

@@ -18,12 +18,13 @@ import redis
 
 from envq.settings import Settings
 from envq.store.executor_store import ExecutorStore
-from envq.store.keys import Keys, execution, executions, job
-from envq.store.scripts import claim
+from envq.store.keys import Keys
 from envq.workers import logs
 from envq.workers.config import ExecutorConfig, WorkerConfig
+from envq.workers.ledger import Ledger
 from envq.workers.slot import Phase, Slot
 from envq.workers.supervision.supervisor import Supervisor
+from support.claiming import claim
 
 PR_SET_CHILD_SUBREAPER = 36
 TESTS = Path(__file__).parents[1]
@@ -65,7 +66,7 @@ def woken(namespace: str) -> str:
     return f"{namespace}:woken"
 
 
-def run_stand_in(config: ExecutorConfig, slot: Slot, control: Connection) -> None:
+def run_stand_in(config: ExecutorConfig, slot: Slot, _ledger: Ledger, control: Connection) -> None:
     """An executor that registers nothing and runs nothing but the act it finds."""
     settings = config.worker.settings
     connection = redis.Redis.from_url(settings.url)
@@ -96,25 +97,17 @@ def _claim(connection: redis.Redis, config: ExecutorConfig, slot: Slot) -> str:
     return claimed.job_id
 
 
-def _mark_started(connection: redis.Redis, job_id: str) -> None:
-    connection.hset(job(job_id), "status", "started")
-    connection.zadd(executions(job_id), {"e1": 1})
-    connection.hset(execution(job_id, "e1"), "id", "e1")
-
-
 def _run(connection: redis.Redis, config: ExecutorConfig, slot: Slot, limit_s: str = "0") -> None:
     """Take jobs and hang in the first of them."""
     job_id = _claim(connection, config, slot)
     slot.write(Phase.RUNNING, job_id, "e1", _deadline(limit_s))
-    _mark_started(connection, job_id)
     _hang()
 
 
 def _run_and_build(connection: redis.Redis, config: ExecutorConfig, slot: Slot, name: str) -> None:
     """Take jobs and hang in a build inside the first of them."""
-    job_id = _claim(connection, config, slot)
+    slot.write(Phase.RUNNING, _claim(connection, config, slot), "e1")
     slot.write(Phase.BUILDING, name, "1")
-    _mark_started(connection, job_id)
     _hang()
 
 
@@ -137,7 +130,7 @@ def _build(_: redis.Redis, __: ExecutorConfig, slot: Slot, name: str, limit_s: s
 def _exit(_: redis.Redis, __: ExecutorConfig, slot: Slot, code: str, jobs: str = "0") -> None:
     """Exit after so many jobs."""
     for _number in range(int(jobs)):
-        slot.job_ended()
+        slot.end_job()
     slot.write(Phase.STOPPING)
     sys.exit(int(code))
 

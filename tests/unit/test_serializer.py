@@ -43,19 +43,13 @@ def test_a_lock_in_a_value_is_named_with_its_place() -> None:
         Serializer().dumps({"pool": [threading.Lock()]})
 
 
-def test_a_prepared_value_is_pickled_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    serializer, value = Serializer(), [1, 2]
-    data = serializer.prepare(value, "f")
-    with monkeypatch.context() as patch:
-        patch.setattr("envq.code.serializer.plain_pickle", pytest.fail)
-        assert serializer.dumps(value) is data
-
-
-def test_a_value_that_changes_is_never_stale() -> None:
+def test_a_result_that_changes_is_stored_as_it_was_returned() -> None:
     serializer, value = Serializer(), [1]
-    serializer.prepare(value, "f")
-    serializer.dumps(value)
+    data = serializer.result(value, "f")
     value.append(2)
+    with serializer.standing_for(value, data):
+        assert serializer.dumps(value) is data
+        assert serializer.loads(serializer.dumps([1, 2])) == [1, 2]
     assert serializer.loads(serializer.dumps(value)) == [1, 2]
 
 
@@ -89,19 +83,11 @@ def test_an_instance_of_a_rebuilt_class_can_be_sent_on() -> None:
     assert _python(READER, _python(REWRITER, _python(SCRIPT))).split() == [b"3"]
 
 
-def test_bytes_that_nobody_asked_for_are_not_given_for_an_object_that_changed_since() -> None:
-    serializer, value = Serializer(), [1]
-    serializer.prepare(value, "f")
-    value.append(2)
-    serializer.prepare(value, "f")
-    assert serializer.loads(serializer.dumps(value)) == [1, 2]
-
-
 @pytest.mark.parametrize(
     ("result", "advice"),
     [((x for x in "ab"), "return a list"), ({"a": threading.Lock()}, "return plain data")],
 )
 def test_a_result_that_cannot_travel_is_named_by_its_function_with_advice_for_results(result: Any, advice: str) -> None:
     with pytest.raises(PayloadError, match=rf"^the result of count: .*; {advice}") as raised:
-        Serializer().prepare(result, "count")
+        Serializer().result(result, "count")
     assert "initializer" not in str(raised.value)

@@ -1,4 +1,4 @@
-"""Claims: how an executor takes jobs, waits for them and gives them back.
+"""Claims: how an executor waits for jobs and gives them back.
 
 The claims list in Redis is the truth about who runs what. Ids are only ever moved into it; a reply that is
 lost is settled by the next claim, which returns whatever lies there unknown.
@@ -18,7 +18,6 @@ from envq.store import keys as rq
 from envq.store import scripts
 from envq.store.connection import REDIS_ERRORS
 from envq.store.keys import Keys
-from envq.store.scripts import ClaimReply
 
 log = logging.getLogger("envq.worker")
 
@@ -40,10 +39,6 @@ class Claims:
         self._keys = keys
         self._executor = executor
         self._waits: list[_Wait] = []
-
-    def take(self, queue_names: Sequence[str]) -> ClaimReply:
-        """At most one job, the most urgent; also what a wait or a lost reply left in the claims."""
-        return scripts.claim(self._connection, self._keys, self._executor, queue_names)
 
     def hand_back(self) -> None:
         """Put every claim back to the front of its queue; none of them has run."""

@@ -13,6 +13,9 @@ import signal
 import sys
 import time
 import traceback
+
+# What signal.getsignal asks, before it looks for a name of the answer.
+from _signal import getsignal as _handler_of  # type: ignore[import] # pyright: ignore
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FrameType, TracebackType
@@ -66,11 +69,11 @@ class Deadlines:
 
     def note_handlers(self) -> None:
         """What handles our signals now is what ``take_back`` restores."""
-        self._handlers = {number: signal.getsignal(number) for number in _OURS}
+        self._handlers = {number: _handler_of(number) for number in _OURS}
 
     def take_back(self) -> list[str]:
         """Restore the handlers that a job has changed; the names of their signals."""
-        changed = [number for number, handler in self._handlers.items() if signal.getsignal(number) != handler]
+        changed = [number for number, handler in self._handlers.items() if _handler_of(number) != handler]
         for number in changed:
             signal.signal(number, self._handlers[number])
         return [number.name for number in changed]
@@ -109,8 +112,7 @@ class Deadlines:
         if self._stack:
             self._resume(self._stack[-1])
             return
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        work = limit.work
+        work = limit.work  # the timer is left to find nothing in force: disarming it costs as much as arming
         if work.phase in (Phase.RUNNING, Phase.STORING):
             self._slot.write(Phase.STORING, work.subject, work.detail)  # whoever dies now has run that job
         else:
@@ -129,6 +131,7 @@ class Deadlines:
 
     def _on_alarm(self, _signum: int, frame: FrameType | None) -> None:
         if not self._stack:
+            signal.setitimer(signal.ITIMER_REAL, 0)
             return
         top = self._stack[-1]
         if time.monotonic() < top.ends_at:

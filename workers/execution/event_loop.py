@@ -25,6 +25,11 @@ class EventLoop:
         self._threads: _CountingThreads | None = None
         self._kept: WeakSet[asyncio.Task[Any]] = WeakSet()
 
+    @property
+    def in_use(self) -> bool:
+        """A coroutine has run on it."""
+        return self._loop is not None
+
     def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         """Run a coroutine of a job to its end."""
         loop = self._started()

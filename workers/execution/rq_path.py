@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Final, cast
-from uuid import uuid4
 
 from redis import Redis
 from redis.client import Pipeline
@@ -32,14 +31,15 @@ from envq.errors import PayloadError, headline
 from envq.jobs.enqueue_options import extra_life_s
 from envq.store import events, scripts
 from envq.store.code_store import CodeStore
+from envq.store.exchange import Claimed
 from envq.store.keys import Keys
 from envq.store.records import Event, EventKind
-from envq.store.scripts import Claimed, Start
 from envq.workers.execution.deadline import Deadlines
 from envq.workers.execution.fence import FencedPipeline, FencedRedis
 from envq.workers.execution.rq_pieces import WatchedQueue, callback_limit
 from envq.workers.execution.worker_job import WorkerJob
 
+MARKS: Final = ("envq_crashes", "envq_settle", "envq_alone", "envq_expires")  # of an execution that has not ended
 _ENDED: Final = frozenset({JobStatus.FINISHED, JobStatus.FAILED, JobStatus.STOPPED})
 
 ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
@@ -74,7 +74,7 @@ class RqPath(BaseWorker):
         self._envq_keys = keys
         self._code = CodeStore(connection, keys)
         self._event: Event | None = None
-        self._latest: Execution | None = None  # the one begun last
+        self._latest: Execution | None = None  # the one that is stored
 
     def _set_connection(self, connection: Redis) -> Redis:
         return connection  # RQ would change the socket timeout of the caller's pool
@@ -83,34 +83,17 @@ class RqPath(BaseWorker):
 
     def load(self, claimed: Claimed) -> WorkerJob:
         """The job as RQ's object; raises what RQ raises for a record it cannot read."""
-        job = WorkerJob(claimed.job_id, connection=self.connection, serializer=serializer)
-        job.restore_without_meta(claimed.fields)
+        job = WorkerJob.of(claimed, self.connection, self.name, utc_now().timestamp())
+        job.fill()
         return job
 
     def queue_of(self, job: WorkerJob) -> Queue:
         """The queue the job came from."""
         return WatchedQueue(job.origin, connection=self.connection, job_class=WorkerJob, serializer=serializer)
 
-    def begin(self, job: WorkerJob) -> Execution | None:
-        """Record the start in one round trip; None where the claim or the job is gone."""
-        execution = Execution(uuid4().hex, job.id, connection=self.connection, worker_name=self.name)
-        now = utc_now()
-        happened = events.event(
-            EventKind.JOB_STARTED,
-            worker=self.name,
-            job_id=job.id,
-            execution_id=execution.id,
-            queue=job.origin,
-            func=job.title,
-        )
-        begun = Start(job.id, execution.id, self.name, job.origin, iso(now), now.timestamp(), happened.to_json())
-        if scripts.start(self.connection, self._envq_keys, begun) != 1:
-            return None
-        execution.created_at = job.started_at = job.last_heartbeat = now
-        job.worker_name = self.name
-        job.remember_status(JobStatus.STARTED)
+    def note(self, execution: Execution) -> None:
+        """The execution whose end is stored next."""
         self.executions[execution.id] = self._latest = execution
-        return execution
 
     def success(self, job: WorkerJob, execution: Execution, value: Any) -> str:
         """Store a result, or the retry that the job returned; the job's status afterwards."""
@@ -232,8 +215,7 @@ class RqPath(BaseWorker):
     def cleanup_execution(self, job: Any, pipeline: Pipeline, execution: Execution | None = None) -> None:
         """Called by RQ inside each transaction that ends an execution: the claim ends with it."""
         super().cleanup_execution(job, pipeline, execution)
-        pipeline.hdel(job.key, "envq_crashes", "envq_settle")
-        pipeline.hset(self.key, "state", "idle")
+        pipeline.hdel(job.key, *MARKS)
         if self._event is not None:
             events.append(pipeline, self._envq_keys, self._event)
         cast(FencedPipeline, pipeline).end_claim()

@@ -1,18 +1,45 @@
-"""The job as an executor runs it: RQ's job with our event loop, and errors that say what is missing here."""
+"""The job as an executor runs it: RQ's job, filled from its record when somebody asks, on our event loop."""
 
 from __future__ import annotations
 
-import importlib
 import inspect
-from collections.abc import Callable, Coroutine
-from typing import Any, cast
+import re
+from collections.abc import Callable, Coroutine, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final, Self, cast
 
+from redis import Redis
 from redis.client import Pipeline
 from rq.exceptions import DeserializationError
 from rq.job import JobStatus
 
+from envq.code.serializer import serializer
 from envq.errors import PayloadError
 from envq.jobs.job import Job
+from envq.store.exchange import Claimed
+from envq.workers.execution.calling import function_named, function_of, unpack
+
+_CLAIMED: Final = "_claimed"
+_DATE: Final = re.compile(rb"\d{4}-[01]\d-[0-3]\dT[0-2]\d:[0-5]\d:[0-5]\d(\.\d{6})?Z").fullmatch
+_DATES: Final = (b"created_at", b"enqueued_at")
+_READ_HERE: Final = frozenset(  # those that are checked below, or by whoever reads the numbers among them
+    {*_DATES, b"data", b"origin", b"description", b"status", b"timeout", b"result_ttl", b"meta", b"envq_timeout",
+     b"envq_seed", b"envq_on_crash", b"envq_code", b"envq_alone"}
+)  # fmt: skip
+_STATUSES: Final = frozenset(status.value.encode() for status in JobStatus)
+
+
+def is_ordinary(fields: Mapping[bytes, bytes]) -> bool:
+    """Whether RQ can read this record, as far as that can be seen at a glance; else ``fill`` tells."""
+    unusual = fields.keys() - _READ_HERE
+    return (
+        not (unusual and any(map(fields.get, unusual)))
+        and all(_DATE(fields[name]) for name in _DATES if fields.get(name))
+        and bool(fields.get(b"data"))
+        and fields.get(b"status") in _STATUSES
+        and fields.get(b"origin", b"").isascii()
+        and fields.get(b"description", b"").isascii()
+    )
 
 
 class WorkerJob(Job[Any]):
@@ -21,6 +48,42 @@ class WorkerJob(Job[Any]):
     run_coroutine: Callable[[Coroutine[Any, Any, Any]], Any]
     storing = False
     _meta_waits: bytes | None = None
+
+    @classmethod
+    def of(cls, claimed: Claimed, connection: Redis, executor: str, started: float) -> Self:
+        """
+        The job of a claim.
+
+        Its attributes are read from the record at the first look at any of them: most jobs never look.
+        """
+        job = object.__new__(cls)
+        vars(job).update(_id=claimed.job_id, connection=connection)
+        vars(job)[_CLAIMED] = (claimed, executor, started)
+        return job
+
+    def __getattr__(self, name: str) -> Any:
+        # Only for what is not there: before the record was read, nothing is.
+        waiting = self.__dict__.get(_CLAIMED)
+        if waiting is None or "created_at" in self.__dict__ or (name.startswith("__") and name.endswith("__")):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        self._fill(*waiting)
+        self.load_meta()
+        return getattr(self, name)
+
+    def fill(self) -> None:
+        """Read the record, but for ``meta``; raises what RQ raises for one that it cannot read."""
+        if "created_at" not in self.__dict__:
+            self._fill(*self.__dict__[_CLAIMED])
+
+    def _fill(self, claimed: Claimed, executor: str, started: float) -> None:
+        before = dict(self.__dict__)
+        Job.__init__(self, claimed.job_id, self.connection, serializer)
+        self.restore_without_meta(cast("dict[bytes, bytes]", claimed.fields))
+        if claimed.execution_id:
+            self.started_at = self.last_heartbeat = datetime.fromtimestamp(started, UTC)
+            self.worker_name = executor
+            self._status = JobStatus.STARTED
+        self.__dict__.update(before)
 
     @property
     def title(self) -> str:
@@ -66,14 +129,9 @@ class WorkerJob(Job[Any]):
     @property
     def func(self) -> Callable[..., Any] | None:
         """The function; PayloadError where this worker cannot import it."""
-        try:
-            return cast(Callable[..., Any] | None, super().func)
-        except (ValueError, ImportError, AttributeError) as error:
-            reason = _why_not_importable(str(self.func_name)) or str(error)
-            raise PayloadError(
-                f"this worker cannot import {self.func_name!r}: {reason}; install its module on the worker, "
-                "start the worker with -P FOLDER, or call envq.ship(module) on the driver"
-            ) from (None if isinstance(error, ValueError) else error)
+        if self.func_name is None or self.instance:
+            return cast("Callable[..., Any] | None", super().func)
+        return function_named(self.func_name)
 
     def _deserialize_data(self) -> None:
         try:
@@ -85,26 +143,6 @@ class WorkerJob(Job[Any]):
             ) from cause
 
     def _execute(self) -> Any:
-        function = self.func
-        if function is None:
-            raise PayloadError(f"job {self.id} names no function")
-        result = function(*self.args, **self.kwargs)
+        call = unpack(self.__dict__[_CLAIMED][0].fields.get(b"data", b""), self._id or "")
+        result = function_of(call, self._id or "")(*call.args, **call.kwargs)
         return self.run_coroutine(result) if inspect.iscoroutine(result) else result
-
-
-def _why_not_importable(dotted: str) -> str:
-    """The import error behind RQ's "Invalid attribute name"; "" where the module imports."""
-    module = dotted.rpartition(".")[0]
-    while module:
-        try:
-            importlib.import_module(module)
-        except ModuleNotFoundError as error:
-            parent = module.rpartition(".")[0]
-            if error.name == module and parent:
-                module = parent
-                continue
-            return str(error)
-        except Exception as error:  # noqa: BLE001 - the user's module runs here
-            return f"importing {module} raised {type(error).__name__}: {error}"
-        return f"module {module} has no attribute {dotted.removeprefix(module).lstrip('.').split('.')[0]!r}"
-    return ""

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from envq.workers.execution.context import CallNext, JobContext
 
+QUICK_S: Final = 0.001  # a reset that takes no longer may come before the results of its batch are stored
+
 
 def environment_reset(context: JobContext, call_next: CallNext) -> Any:
-    """Outermost: the result is stored first, so the caller does not wait for the reset."""
-    runtime = context.services.runtime
-    runtime.begin_job(context.job.id)
+    """Outermost. What takes long is reset once the results are stored, so that no caller waits for it."""
+    runtime, batch = context.services.runtime, context.services.batch
+    runtime.begin_job(context.job_id)
     try:
         return call_next(context)
     finally:
+        if runtime.is_used and (not batch.waiting or runtime.expected_reset_s > QUICK_S):
+            batch.try_store()
         runtime.end_job()

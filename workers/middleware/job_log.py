@@ -22,31 +22,37 @@ _LEVELS = {
 
 def job_log(context: JobContext, call_next: CallNext) -> Any:
     """Never arguments: they may be large or personal."""
-    job = context.job
-    fields = {
-        "job_id": job.id,
-        "execution_id": context.execution.id,
-        "queue": job.origin,
-        "func": job.title,
-        "worker": context.services.executor,
-    }
-    log.info("→ %s %s", job.title, job.id, extra=fields)
+    speaks = log.isEnabledFor(logging.INFO)
+    if speaks:
+        log.info("→ %s %s", context.title, context.job_id, extra=_fields(context))
     began = time.perf_counter()
     try:
         return call_next(context)
     finally:
-        duration_ms = round((time.perf_counter() - began) * 1000, 1)
-        fields |= {"duration_ms": duration_ms, "status": context.status}
-        mark = "←" if context.status == "finished" else "x"
-        reason = f": {headline(context.error)}" if context.error else ""
-        log.log(
-            _LEVELS.get(context.status, logging.INFO),
-            "%s %s %s %s in %s ms%s",
-            mark,
-            job.title,
-            job.id,
-            context.status,
-            duration_ms,
-            reason,
-            extra=fields,
-        )
+        if speaks or context.status != "finished":
+            _tell_end(context, round((time.perf_counter() - began) * 1000, 1))
+
+
+def _tell_end(context: JobContext, duration_ms: float) -> None:
+    finished = context.status == "finished"
+    log.log(
+        _LEVELS.get(context.status, logging.INFO),
+        "%s %s %s %s in %s ms%s",
+        "←" if finished else "x",
+        context.title,
+        context.job_id,
+        context.status,
+        duration_ms,
+        f": {headline(context.error)}" if context.error else "",
+        extra=_fields(context) | {"duration_ms": duration_ms, "status": context.status},
+    )
+
+
+def _fields(context: JobContext) -> dict[str, Any]:
+    return {
+        "job_id": context.job_id,
+        "execution_id": context.execution_id,
+        "queue": context.queue,
+        "func": context.title,
+        "worker": context.services.executor,
+    }

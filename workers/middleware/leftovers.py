@@ -25,32 +25,40 @@ def leftovers(context: JobContext, call_next: CallNext) -> Any:
     What a variable's own build started, because the job was the first to read it, is the variable's. Time
     limits and stops work by signals: handlers that the job has replaced are restored.
     """
-    before = set(threading.enumerate())
+    before = threading.enumerate()
     services = context.services
     try:
         return call_next(context)
     finally:
         if changed := services.deadlines.take_back():
-            log.warning("job %s changed the handlers of %s; taken back", context.job.id, ", ".join(changed))
-        _cancel_tasks(context)
-        new = [thread for thread in threading.enumerate() if thread not in before]
-        left = [thread for thread in new if thread not in services.threads and _may_touch(thread)]
-        if left or services.loop.busy_threads:
-            names = ", ".join(thread.name for thread in left) or "asyncio.to_thread"
-            services.runtime.distrust_used(f"job {context.job.id} left a thread running ({names})")
+            log.warning("job %s changed the handlers of %s; taken back", context.job_id, ", ".join(changed))
+        if services.loop.in_use:
+            _cancel_tasks(context)
+        after = threading.enumerate()
+        if after != before or services.loop.busy_threads:
+            _look_at_threads(context, before, after)
+
+
+def _look_at_threads(context: JobContext, before: list[threading.Thread], after: list[threading.Thread]) -> None:
+    services, known = context.services, set(before)
+    new = [thread for thread in after if thread not in known]
+    left = [thread for thread in new if thread not in services.threads and _may_touch(thread)]
+    if left or services.loop.busy_threads:
+        names = ", ".join(thread.name for thread in left) or "asyncio.to_thread"
+        services.runtime.distrust_used(f"job {context.job_id} left a thread running ({names})")
 
 
 def _cancel_tasks(context: JobContext) -> None:
-    services, job = context.services, context.job
-    work = Work(Phase.RESETTING, f"the tasks that job {job.id} left")
+    services, job_id = context.services, context.job_id
+    work = Work(Phase.RESETTING, f"the tasks that job {job_id} left")
     with (
         contextlib.suppress(TimeLimit),
         services.deadlines.limit(CANCEL_WITHIN_S, work, TimeLimit("tasks did not end when they were cancelled")),
     ):
         if cancelled := services.loop.cancel_leftovers():
-            log.warning("job %s left %d task(s) on the event loop; cancelled", job.id, cancelled)
+            log.warning("job %s left %d task(s) on the event loop; cancelled", job_id, cancelled)
     if services.loop.holds_leftovers:
-        services.runtime.distrust_used(f"job {job.id} left a task running that cannot be cancelled")
+        services.runtime.distrust_used(f"job {job_id} left a task running that cannot be cancelled")
 
 
 def _may_touch(thread: threading.Thread) -> bool:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import time
+from base64 import b64encode
+from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Final
 
-from envq.clock import utc_now
+from rq.job import Retry
+
 from envq.code.serializer import serializer
 from envq.errors import JobStopRequested, JobTimedOut
+from envq.store.exchange import Success
 from envq.workers.execution.context import CallNext, JobContext
 from envq.workers.execution.deadline import Work
 from envq.workers.execution.rq_path import ExcInfo
@@ -15,51 +20,89 @@ from envq.workers.slot import Phase
 
 _OURS: Final = ("envq.", "rq.")
 _CLOCK: Final = Work.__module__
+_PLAIN: Final = frozenset({type(None), bool, int, float, str, bytes})  # pickling them runs no code of users
 
 
 def store_result(context: JobContext, call_next: CallNext) -> Any:
-    """Store what the job returned or raised; a result that cannot be pickled fails the job."""
+    """
+    Store what the job returned or raised; a result that cannot be pickled fails the job.
+
+    An ordinary success is noted, and stored together with others in one round trip. All else goes through RQ's own
+    code, at once.
+    """
     try:
         value = call_next(context)
-        _ended(context)
-        _prepare(context, value)
-        context.services.rq.success_callback(context.job, value)
+        context.ended = time.time()
+        result = _pickled(context, value)
+        ordinary = context.stored_with_others and not isinstance(value, Retry)
+        if not ordinary:
+            context.services.rq.success_callback(context.job, value)
     except BaseException as error:  # noqa: BLE001 - whatever user code raises is the job's outcome
-        _ended(context)
+        context.ended = time.time()
         context.error = error
         _store_failure(context, (type(error), error, _users_part(error.__traceback__)))
     else:
-        _store_success(context, value)
+        if ordinary:
+            _note_success(context, value, result)
+        else:
+            _store_success(context, value, result)
 
 
-def _ended(context: JobContext) -> None:
-    context.job.ended_at = utc_now()
-    context.services.slot.write(Phase.STORING, context.job.id, context.execution.id)
-
-
-def _prepare(context: JobContext, value: Any) -> None:
+def _pickled(context: JobContext, value: Any) -> bytes:
     """Pickle the result: the user's ``__reduce__`` runs here, and may hang as any code of theirs."""
-    job = context.job
-    error = JobTimedOut(f"the result could not be pickled within {job.time_limit or 0:g} s")
-    work = Work(Phase.STORING, job.id, context.execution.id)
-    with context.services.deadlines.limit(job.time_limit, work, error):
-        serializer.prepare(value, job.title)
+    if type(value) in _PLAIN:
+        return serializer.result(value, context.title)
+    limit_s = context.time_limit
+    error = JobTimedOut(f"the result could not be pickled within {limit_s or 0:g} s")
+    work = Work(Phase.STORING, context.job_id, context.execution_id)
+    with context.services.deadlines.limit(limit_s, work, error):
+        return serializer.result(value, context.title)
 
 
-def _store_success(context: JobContext, value: Any) -> None:
-    job, rq = context.job, context.services.rq
-    context.status = context.services.storing.store(job, lambda: rq.success(job, context.execution, value))
+def _note_success(context: JobContext, value: Any, result: bytes) -> None:
+    fields = context.claimed.fields
+    success = Success(
+        context.job_id,
+        context.execution_id,
+        context.queue,
+        context.title,
+        context.started,
+        context.ended,
+        context.result_ttl,
+        b"" if value is None else b64encode(result),
+        marked=b"envq_crashes" in fields or b"envq_alone" in fields or b"ttl" in fields,
+        depends=b"dependency_ids" in fields or b"dependency_id" in fields,
+    )
+    context.status = "finished"
+    context.services.batch.end(success, lambda: _store_success(context, value, result))
+    context.services.slot.end_job()
+
+
+def _store_success(context: JobContext, value: Any, result: bytes) -> None:
+    services, job = context.services, context.job
+    _begin_storing(context)
+    with serializer.standing_for(value, result):  # the value itself may have changed since
+        context.status = services.storing.store(job, lambda: services.rq.success(job, context.execution, value))
     if context.status == "finished":
         job.send_webhooks(job.get_status(refresh=False))
+    services.slot.end_job()
 
 
 def _store_failure(context: JobContext, error: ExcInfo) -> None:
-    job, rq = context.job, context.services.rq
+    services, job = context.services, context.job
     stopped = isinstance(error[1], JobStopRequested)
-    error = rq.failure_callback(job, error, stopped=stopped)
-    context.status = context.services.storing.store(
-        job, lambda: rq.failure(job, context.execution, error, stopped=stopped)
+    _begin_storing(context)
+    error = services.rq.failure_callback(job, error, stopped=stopped)
+    context.status = services.storing.store(
+        job, lambda: services.rq.failure(job, context.execution, error, stopped=stopped)
     )
+    services.slot.end_job()
+
+
+def _begin_storing(context: JobContext) -> None:
+    context.services.rq.note(context.execution)
+    context.services.slot.write(Phase.STORING, context.job_id, context.execution_id)
+    context.job.ended_at = datetime.fromtimestamp(context.ended, UTC)
 
 
 def _users_part(traceback: TracebackType | None) -> TracebackType | None:

@@ -12,8 +12,8 @@ from envq.workers.slot import Phase
 
 def time_limit(context: JobContext, call_next: CallNext) -> Any:
     """Raise JobTimedOut inside the job; the supervisor kills what does not yield within the grace."""
-    job, seconds = context.job, context.job.time_limit
-    work = Work(Phase.RUNNING, job.id, context.execution.id)
+    seconds = context.time_limit
+    work = Work(Phase.RUNNING, context.job_id, context.execution_id)
     error = JobTimedOut(f"job exceeded its timeout of {seconds or 0:g} s")
     with context.services.deadlines.limit(seconds, work, error):
         return call_next(context)

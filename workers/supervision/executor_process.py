@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import time
@@ -11,14 +12,16 @@ from multiprocessing.connection import Connection
 from typing import Any, Final, Literal, cast
 
 from envq.workers.config import ExecutorConfig
+from envq.workers.ledger import Ledger
 from envq.workers.slot import Interrupt, Phase, Slot, SlotView
 from envq.workers.supervision.processes import ChildProcess, Nursery
 from envq.workers.supervision.verdict import Death, Intent
 
 Message = Literal[b"wake", b"stop", b"register"]
-Target = Callable[[ExecutorConfig, Slot, Connection], None]
+Target = Callable[[ExecutorConfig, Slot, Ledger, Connection], None]
 
 BORN: Final = b"born"
+BATCH: Final = b"batch"
 
 
 class ExecutorProcess:
@@ -29,14 +32,17 @@ class ExecutorProcess:
         self.name = config.name
         self.born = False  # it said that it is registered
         self.stop_asked = False
+        self.batch_at = -math.inf  # when it last said that it holds more than one job, by the monotonic clock
         self._slot = Slot(nursery.context)
+        self.ledger = Ledger(nursery.context)
         self._intent: Intent | None = None
         self._peak_mib = 0
         self._unsent: list[Message] = []
         ours, theirs = cast(Any, nursery.context).Pipe()
         self.control: Connection = ours
         try:
-            self.process: ChildProcess = nursery.start(self.name, target, config, self._slot, theirs, ours=[ours])
+            shared = (self._slot, self.ledger)
+            self.process: ChildProcess = nursery.start(self.name, target, config, *shared, theirs, ours=[ours])
         except OSError:
             ours.close()
             raise
@@ -86,7 +92,10 @@ class ExecutorProcess:
         """Read what it says; False when its end is closed."""
         try:
             while self.control.poll():
-                self.born = self.control.recv_bytes() == BORN or self.born
+                message = self.control.recv_bytes()
+                self.born = self.born or message == BORN
+                if message == BATCH:
+                    self.batch_at = time.monotonic()
         except (EOFError, OSError):
             return False
         return True
@@ -115,7 +124,7 @@ class ExecutorProcess:
         if code is None:
             return None
         self.process.kill()
-        return Death(self.name, self.pid, code, self.view, self._intent, self._peak_mib)
+        return Death(self.name, self.pid, code, self.view, self._intent, self._peak_mib, tuple(self.ledger.read().ends))
 
     def note_memory(self) -> None:
         """Remember its peak memory: after its end nobody can ask."""

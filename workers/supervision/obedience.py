@@ -77,21 +77,9 @@ class Obedience:
     def _stop_job(self, executor: ExecutorProcess, command: Command) -> None:
         view = executor.view
         other = view.execution_id and command.execution_id and view.execution_id != command.execution_id
-        inside = view.phase in (Phase.BUILDING, Phase.RESETTING) and self._runs(executor, command)
+        inside = view.phase in (Phase.BUILDING, Phase.RESETTING) and view.ran == command.job_id
         if other or not self._enforcement.stop_job(executor, command.job_id, inside=inside):
             log.warning("executor %s is not working on job %s: ignored", executor.name, command.job_id)
-
-    def _runs(self, executor: ExecutorProcess, command: Command) -> bool:
-        """Whether RQ's records say so: a build inside a job hides the job in the slot."""
-        wanted = f"{command.job_id}:{command.execution_id}"
-        running: list[str] = []
-
-        def ask(connection: Redis) -> None:
-            found = cast(set[bytes], cast(Any, connection).smembers(rq.worker_executions(executor.name)))
-            running.extend(entry.decode(errors="replace") for entry in found)
-
-        self._link.exchange(ask)
-        return any(entry.startswith(wanted) for entry in running)
 
 
 def _is_outdated(header: bytes, detail: str) -> bool:

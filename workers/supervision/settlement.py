@@ -14,6 +14,7 @@ from redis import Redis
 from envq.clock import iso, utc_now
 from envq.store import keys as rq
 from envq.store.events import append, event
+from envq.store.exchange import Exchange
 from envq.store.executor_store import ExecutorStore
 from envq.store.keys import Keys
 from envq.store.records import Event, EventKind
@@ -38,6 +39,7 @@ class Settlement:
     verdict: Verdict
     died: str = ""  # how, for the event; "" for one that left in good order
     build: BrokenBuild | None = None
+    ends: tuple[bytes, ...] = ()  # of jobs that had ended; they are stored, and do not run again
     sudden: bool = False  # it may have been waiting, and the server may not know yet that it is gone
 
 
@@ -94,6 +96,8 @@ def _settle(connection: Redis, keys: Keys, settlement: Settlement) -> Outcomes:
     name, verdict = settlement.executor, settlement.verdict
     queues, held = _last_words(connection, keys, name)
     detail = f"{verdict.detail}; it held {held}" if held and verdict.why == "crash" else verdict.detail
+    if settlement.ends:
+        Exchange(keys, name).finish(settlement.ends, time.time(), dead=True).run(connection)
     outcomes = release(connection, keys, name, running=verdict.running, why=verdict.why, detail=detail, dead=True)
     _strike_off(connection, name, queues)
     if settlement.build is not None:

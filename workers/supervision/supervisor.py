@@ -10,6 +10,7 @@ import logging
 import os
 import selectors
 import time
+from functools import partial
 from typing import Final
 
 from redis import Redis
@@ -21,12 +22,13 @@ from envq.workers.config import EXIT_BUILD_FAILED, WorkerConfig
 from envq.workers.executor import run_executor
 from envq.workers.supervision.crew import Crew
 from envq.workers.supervision.enforcement import Enforcement
-from envq.workers.supervision.executor_process import Target
+from envq.workers.supervision.executor_process import ExecutorProcess, Target
 from envq.workers.supervision.heartbeat import Heartbeat
 from envq.workers.supervision.link import Link
 from envq.workers.supervision.obedience import Obedience
 from envq.workers.supervision.processes import Nursery, reap_strangers
 from envq.workers.supervision.reaper import Reaper
+from envq.workers.supervision.relief import Relief
 from envq.workers.supervision.scheduler import SchedulerProcess
 from envq.workers.supervision.settlement import Settlement, Settlements
 from envq.workers.supervision.signals import DUMP_STACKS, HANGUP, SignalInbox, hangup_stops
@@ -64,6 +66,7 @@ class Supervisor:
         self._heartbeat = Heartbeat(self._keys)
         self._settlements = Settlements(self._keys)
         self._reaper = Reaper(self._keys)
+        self._relief = Relief(self._keys)
         self._stopping = Stopping(config.grace_s, hangup_stops=hangup_stops())
         self._finished_at: float | None = None
 
@@ -94,6 +97,9 @@ class Supervisor:
         self._subscription.tend()
         for executor in self._crew:
             executor.flush()
+        if self._link.up:
+            for executor in self._relief.look(self._crew):
+                self._link.exchange(partial(self._relieve, executor))
         if self._link.due:
             self._link.exchange(self._talk)
         # Without Redis a fresh executor could do nothing but fail.
@@ -106,7 +112,8 @@ class Supervisor:
         longest = BUSY_TICK_S if busy or not self._scheduler.round_done else TICK_S
         start_at = self._crew.next_start if self._link.up and self._scheduler.round_done else None
         cold_at = None if self._stopping.cold else self._stopping.cold_at
-        moments = [start_at, self._link.retry_at, self._subscription.retry_at, cold_at, kill_at]
+        look_at = self._relief.next_look(self._crew) if self._link.up else None
+        moments = [start_at, self._link.retry_at, self._subscription.retry_at, cold_at, kill_at, look_at]
         now = time.monotonic()
         return max(0.0, min([longest, *(moment - now for moment in moments if moment is not None)]))
 
@@ -156,9 +163,10 @@ class Supervisor:
     def _on_death(self, death: Death) -> None:
         log.log(logging.DEBUG if death.orderly else logging.ERROR, "%s", death.text)
         self._subscription.drop(rq.worker_commands(death.executor))
+        self._relief.forget(death.executor)
         died = "" if death.orderly else death.text
         sudden = death.exit_code < 0
-        self._settlements.add(Settlement(death.executor, judge(death), died, death.build, sudden))
+        self._settlements.add(Settlement(death.executor, judge(death), died, death.build, death.ends, sudden))
 
     def _talk(self, connection: Redis) -> None:
         if self._heartbeat.give(connection, self._crew, at_once=not self._link.up):
@@ -169,6 +177,9 @@ class Supervisor:
         ours = {executor.name for executor in self._crew} | self._settlements.executors
         for settlement in self._reaper.look(connection, ours, self._link.contact_s):
             self._settlements.add(settlement)
+
+    def _relieve(self, executor: ExecutorProcess, connection: Redis) -> None:
+        self._relief.give(connection, executor)
 
     def _ring(self) -> None:
         for executor in self._crew:

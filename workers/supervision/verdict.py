@@ -11,8 +11,6 @@ from envq.workers.config import EXIT_BUILD_FAILED, EXIT_OK, EXIT_RECYCLE
 from envq.workers.slot import Phase, SlotView, version_built
 from envq.workers.supervision.processes import describe_exit
 
-# Variables may be built inside a job, and callbacks run while it is stored: only the job's record tells.
-_PERHAPS_IN_A_JOB: Final = frozenset({Phase.BUILDING, Phase.RESETTING, Phase.STORING})
 UNKNOWN: Final = "?"
 _ORDERLY: Final = frozenset({EXIT_OK, EXIT_RECYCLE, EXIT_BUILD_FAILED, -signal.SIGTERM})
 
@@ -45,16 +43,12 @@ class Death:
     view: SlotView
     intent: Intent | None = None
     peak_mib: int = 0  # of memory, as last seen; 0: unknown
+    ends: tuple[bytes, ...] = ()  # of jobs that had ended, not stored yet
 
     @property
     def ran(self) -> str:
-        """The id of the job whose user code ran, "" for none, "?" where only the job's record can tell."""
-        view = self.view
-        if view.job_id and not view.cut:
-            return view.job_id
-        # Between its start and its own code a job runs middleware.
-        begun = view.phase is Phase.PREPARING and view.detail
-        return UNKNOWN if begun or view.phase in _PERHAPS_IN_A_JOB or view.job_id else ""
+        """The id of the job that had begun and was not at its end, "" for none, "?" where only Redis can tell."""
+        return UNKNOWN if self.view.cut else self.view.ran
 
     @property
     def build(self) -> BrokenBuild | None:

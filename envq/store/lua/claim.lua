@@ -1,19 +1,30 @@
--- Take jobs: what lies in the executor's claims and it does not know of, then what must be settled,
--- then the queues in order. Ids are moved, never popped and written.
--- KEYS: claims, generation, suspended, settle, executors, queue...
--- ARGV: executor, jobs wanted, job key prefix, queue key prefix, ids held...
--- Returns {generation, suspended, {id, hash}...}
-local claims, settle = KEYS[1], KEYS[4]
-local job_prefix, queue_prefix = ARGV[3], ARGV[4]
+-- Take jobs and record in RQ's terms that they start: what lies in the executor's claims and it does not know of, then
+-- what must be settled, then the queues in order. Ids are moved, never popped and written.
+-- KEYS: claims, generation, suspended, settle, executors, worker, worker executions, events, queues, queue...
+-- ARGV: executor, trip, jobs wanted, bytes wanted, execution id prefix, now as ISO text, now as a number, execution TTL,
+--       events channel, event cap, job prefix, queue prefix, wip prefix, executions prefix, execution prefix,
+--       how many of the ids held are asked about, ids held...
+-- Returns {generation, suspended, {ids asked about that are not claimed any more}, {id, execution id, hash}...}
+local claims, settle, worker, worker_executions, queues = KEYS[1], KEYS[4], KEYS[6], KEYS[7], KEYS[9]
+local executor, bytes_wanted, now_text, now = ARGV[1], tonumber(ARGV[4]), ARGV[6], ARGV[7]
+local job_prefix, queue_prefix, wip_prefix, executions_prefix, execution_prefix =
+  ARGV[11], ARGV[12], ARGV[13], ARGV[14], ARGV[15]
+local FIRST_QUEUE, FIRST_HELD = 10, 17
+
+--@include front
+
+-- At maxmemory a script may only write if it has written what needs no memory first; draining the queues is the way out.
+redis.call('LREM', claims, 1, '')
+
 local suspended = redis.call('EXISTS', KEYS[3])
 -- Suspended: also what a blocking move brought goes back.
-local wanted = suspended == 1 and 0 or tonumber(ARGV[2])
+local wanted = suspended == 1 and 0 or tonumber(ARGV[3])
 
 local time = redis.call('TIME')
-redis.call('ZADD', KEYS[5], time[1] * 1000 + math.floor(time[2] / 1000), ARGV[1])
+redis.call('ZADD', KEYS[5], time[1] * 1000 + math.floor(time[2] / 1000), executor)
 
 local held = {}
-for i = 5, #ARGV do
+for i = FIRST_HELD, #ARGV do
   held[ARGV[i]] = true
 end
 
@@ -23,64 +34,166 @@ local function field(id, name)
   return type(value) == 'string' and value or nil
 end
 
-local found = {}
-local function take(id)
-  local hash = redis.pcall('HGETALL', job_prefix .. id)
-  if hash.err or #hash == 0 or field(id, 'status') == 'canceled' then
-    redis.call('LREM', claims, 1, id)  -- deleted or cancelled while it waited
-  else
-    found[#found + 1] = {id, hash}
+local found, seen, bytes, full = {}, {}, 0, false
+local wip, composites, told = {}, {}, {}
+local quoted = {}
+
+-- Texts are few and repeat, so each is written as JSON once.
+local function json(text)
+  local written = quoted[text]
+  if not written then
+    written = cjson.encode(text)
+    quoted[text] = written
   end
+  return written
+end
+
+local function start(id, fields, hash)
+  local job, origin = job_prefix .. id, fields.origin or ''
+  local execution = ARGV[5] .. string.format('%08x', #found)
+  local composite = id .. ':' .. execution
+  if fields.ttl then
+    local left = redis.call('PTTL', job)
+    if left > 0 then
+      redis.call('HSET', job, 'envq_expires', time[1] * 1000 + math.floor(time[2] / 1000) + left)
+    end
+  end
+  redis.call('HSET', job, 'status', 'started', 'started_at', now_text, 'last_heartbeat', now_text, 'worker_name', executor)
+  if fields.ttl or fields.ended_at or fields.status ~= 'queued' then
+    redis.call('PERSIST', job)
+  end
+  -- No time to live: whoever settles the claim removes it.
+  redis.call('HSET', execution_prefix .. composite, 'id', execution, 'job_id', id, 'created_at', now,
+    'last_heartbeat', now, 'worker_name', executor)
+  redis.call('ZADD', executions_prefix .. id, '+inf', execution)
+  local members = wip[origin]
+  if not members then
+    members = {}
+    wip[origin] = members
+  end
+  members[#members + 1] = '+inf'
+  members[#members + 1] = composite
+  composites[#composites + 1] = composite
+  told[#told + 1] = '"job_id":' .. cjson.encode(id) .. ',"execution_id":"' .. execution .. '","queue":' .. json(origin) ..
+    ',"func":' .. json(fields.description or '')
+  found[#found + 1] = {id, execution, hash}
+  seen[id] = true
+  bytes = bytes + #(fields.data or '')
+end
+
+-- Whether to go on; what must run alone, and what would be twice in a batch, stays where it is.
+local function take(id, unknown)
+  local hash = redis.pcall('HGETALL', job_prefix .. id)
+  local fields = {}
+  if not hash.err then
+    for i = 1, #hash, 2 do
+      fields[hash[i]] = hash[i + 1] ~= '' and hash[i + 1] or nil
+    end
+  end
+  local status, once = fields.status, fields.envq_on_crash == 'fail'
+  if hash.err or #hash == 0 or status == 'canceled' then
+    redis.call('LREM', claims, -1, id)  -- deleted or cancelled while it waited
+    return true
+  end
+  local alone = once or fields.envq_alone or fields.envq_settle
+  if seen[id] or held[id] or (alone and #found > 0) then
+    return false
+  end
+  local mine = fields.worker_name == executor
+  local ended = status == 'finished' or status == 'failed' or status == 'stopped'
+  if once and (ended or (status == 'started' and not mine)) and not fields.envq_settle then
+    redis.call('LREM', claims, -1, id)  -- its id was pushed twice, by a repeated enqueue say, and it must not run twice
+    return true
+  end
+  if unknown and status == 'started' and mine then
+    forget_executions(id, fields.origin or '', executor)  -- a start whose reply was lost was never run
+  end
+  if fields.envq_settle then
+    found[#found + 1] = {id, '', hash}
+  else
+    start(id, fields, hash)
+  end
+  full = alone or #found >= wanted or bytes >= bytes_wanted
+  return true
 end
 
 -- A reply that never arrived, or a blocking move, left these here.
-local unknown = {}
+local unknown, gone, standing = {}, {}, {}
 for _, id in ipairs(redis.call('LRANGE', claims, 0, -1)) do
+  standing[id] = true
   if not held[id] then
     unknown[#unknown + 1] = id
   end
 end
+for i = FIRST_HELD, FIRST_HELD + tonumber(ARGV[16]) - 1 do
+  if not standing[ARGV[i]] then
+    gone[#gone + 1] = ARGV[i]
+  end
+end
 if #unknown > 1 then
   local rank = {}
-  for i = 6, #KEYS do
+  for i = FIRST_QUEUE, #KEYS do
     rank[KEYS[i]] = i
   end
   local place = {}
   for i, id in ipairs(unknown) do
-    local origin = field(id, 'origin') or ''
-    place[id] = (rank[queue_prefix .. origin] or 0) * 1000000 + i
+    place[id] = (rank[queue_prefix .. (field(id, 'origin') or '')] or 0) * 1000000 + i
   end
   table.sort(unknown, function(a, b) return place[a] < place[b] end)
 end
-for _, id in ipairs(unknown) do
-  if #found < wanted then
-    take(id)
-  end
+full = wanted == 0
+local next_unknown = 1
+while not full and next_unknown <= #unknown and take(unknown[next_unknown], true) do
+  next_unknown = next_unknown + 1
 end
-for i = #unknown, 1, -1 do
-  local id, kept = unknown[i], false
-  for _, claim in ipairs(found) do
-    kept = kept or claim[1] == id
-  end
-  if not kept and redis.call('LREM', claims, 1, id) == 1 then
+for i = #unknown, next_unknown, -1 do
+  local id = unknown[i]
+  if redis.call('LREM', claims, -1, id) == 1 then
     if field(id, 'envq_settle') then
       redis.call('RPUSH', settle, id)
+    elseif not seen[id] and field(id, 'status') == 'started' and field(id, 'worker_name') == executor then
+      to_front(id, job_prefix .. id, field(id, 'origin') or '')
     else
       redis.call('LPUSH', queue_prefix .. (field(id, 'origin') or ''), id)
     end
   end
 end
 
-for i = 4, #KEYS do
-  if i ~= 5 then
-    while #found < wanted do
-      local id = redis.call('LMOVE', KEYS[i], claims, 'LEFT', 'RIGHT')
-      if not id then
-        break
-      end
-      take(id)
+local function drain(queue)
+  while not full do
+    local id = redis.call('LMOVE', queue, claims, 'LEFT', 'RIGHT')
+    if not id then
+      return
+    end
+    if not take(id) then
+      redis.call('LMOVE', claims, queue, 'RIGHT', 'LEFT')
+      full = true
     end
   end
 end
+drain(settle)
+for i = FIRST_QUEUE, #KEYS do
+  drain(KEYS[i])
+end
 
-return {redis.call('GET', KEYS[2]) or '', suspended, unpack(found)}
+for origin, members in pairs(wip) do
+  redis.call('ZADD', wip_prefix .. origin, unpack(members))
+end
+if #composites > 0 then
+  redis.call('SADD', worker_executions, unpack(composites))
+end
+if redis.call('EXISTS', worker) == 1 then
+  redis.call('HSET', worker, 'state', #found + tonumber(ARGV[16]) > 0 and 'busy' or 'idle', 'envq_trip', ARGV[2])
+end
+if #told > 0 then
+  local text = '{"kind":"job.started","at":"' .. now_text .. '","worker":' .. json(executor) .. ','
+  if #told == 1 then
+    text = text .. told[1] .. '}'
+  else
+    text = text .. '"jobs":[{' .. table.concat(told, '},{') .. '}]}'
+  end
+  -- Events fail open: neither a missing right nor full memory keeps a job from starting.
+  redis.pcall('PUBLISH', ARGV[9], text)
+  redis.pcall('XADD', KEYS[8], 'MAXLEN', '~', #told > 8 and ARGV[10] / 10 or ARGV[10], '*', 'event', text)
+end
+return {redis.call('GET', KEYS[2]) or '', suspended, gone, unpack(found)}

@@ -3,33 +3,13 @@
 -- ARGV: executor, what ran (a job id, "" for nothing, "?" for unknown), why ("crash", "timeout", "stopped", "handback"),
 --       detail, crashes allowed, job prefix, queue prefix, wip prefix, executions prefix, execution prefix, 1 if it is dead
 -- Returns {id, "front" | "settle" | "gone"}... in the order of the claims.
-local claims, settle = KEYS[1], KEYS[2]
+local claims, settle, worker_executions, queues = KEYS[1], KEYS[2], KEYS[4], KEYS[5]
 local running, why, detail, allowed = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local job_prefix, queue_prefix, wip_prefix = ARGV[6], ARGV[7], ARGV[8]
 local executions_prefix, execution_prefix = ARGV[9], ARGV[10]
 local dead = ARGV[11] == '1'
 
-local function forget_executions(id, origin)
-  for _, execution in ipairs(redis.call('ZRANGE', executions_prefix .. id, 0, -1)) do
-    local composite = id .. ':' .. execution
-    redis.call('DEL', execution_prefix .. composite)
-    redis.call('ZREM', wip_prefix .. origin, composite)
-    redis.call('SREM', KEYS[4], composite)
-  end
-  redis.call('DEL', executions_prefix .. id)
-end
-
-local function to_front(id, job, origin)
-  forget_executions(id, origin)
-  redis.call('HSET', job, 'status', 'queued', 'started_at', '', 'worker_name', '')
-  local ttl = tonumber(redis.call('HGET', job, 'ttl') or '0') or 0
-  if ttl > 0 then
-    redis.pcall('EXPIRE', job, ttl)  -- whatever number a client wrote there
-  end
-  redis.call('SADD', KEYS[5], queue_prefix .. origin)
-  redis.call('LPUSH', queue_prefix .. origin, id)
-  return 'front'
-end
+--@include front
 
 local function to_settle(id, job, origin)
   forget_executions(id, origin)
@@ -45,6 +25,9 @@ local function settling_died(job, reason)
   fields.deaths = (tonumber(fields.deaths) or 0) + 1
   redis.call('HSET', job, 'envq_settle', cjson.encode(fields))
 end
+
+-- Of a batch of which nobody knows what ran, each job runs again, alone; only then it counts.
+local doubtful = false
 
 local function settle_one(id)
   local job = job_prefix .. id
@@ -68,6 +51,10 @@ local function settle_one(id)
   if why == 'timeout' or why == 'stopped' then
     return to_settle(id, job, origin or '')
   end
+  if doubtful and not once then
+    redis.call('HSET', job, 'envq_alone', 1)
+    return to_front(id, job, origin or '')
+  end
   local crashes = (tonumber(redis.call('HGET', job, 'envq_crashes') or '0') or 0) + 1
   redis.call('HSET', job, 'envq_crashes', crashes)
   if crashes > allowed or once then
@@ -77,6 +64,13 @@ local function settle_one(id)
 end
 
 local ids = redis.call('LRANGE', claims, 0, -1)
+if running == '?' then
+  local begun = 0
+  for _, id in ipairs(ids) do
+    begun = begun + (redis.pcall('HGET', job_prefix .. id, 'status') == 'started' and 1 or 0)
+  end
+  doubtful = begun > 1
+end
 local settled = {}
 for i = #ids, 1, -1 do
   redis.call('LREM', claims, -1, ids[i])

@@ -16,7 +16,8 @@ CONFIG = WorkerConfig(Settings())
 
 
 def death(code: int, phase: Phase = Phase.STOPPING, jobs: int = 0) -> Death:
-    return Death("e", 1, code, SlotView(phase, "j" if phase is Phase.RUNNING else "", "", 0.0, 0.0, jobs))
+    job = "j" if phase is Phase.RUNNING else ""
+    return Death("e", 1, code, SlotView(phase, job, "", 0.0, 0.0, jobs, ran=job))
 
 
 @pytest.mark.parametrize(("total", "executors"), [(10, 3), (2, 3), (3, 3), (1, 1)])

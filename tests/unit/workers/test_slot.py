@@ -13,7 +13,7 @@ from envq.workers.slot import Interrupt, Phase, Slot
 def test_a_record_written_in_another_process_is_read_here(method: str) -> None:
     context = multiprocessing.get_context(method)
     slot = Slot(context)
-    slot.job_ended()
+    slot.end_job()
     process = context.Process(target=slot.write, args=(Phase.RUNNING, "job", "execution", 12.5))
     process.start()
     process.join()
@@ -52,6 +52,19 @@ def test_only_a_job_that_ran_counts_as_running() -> None:
     assert slot.read().job_id == ""
     slot.write(Phase.STORING, "job", "execution")
     assert slot.read().job_id == "job"
+
+
+def test_a_job_that_builds_a_variable_is_still_what_ran() -> None:
+    slot = Slot(multiprocessing.get_context("fork"))
+    slot.write(Phase.PREPARING, "job")
+    assert slot.read().ran == ""
+    slot.write(Phase.PREPARING, "job", "execution")
+    slot.write(Phase.BUILDING, "model", "1")
+    view = slot.read()
+    assert (view.phase, view.subject, view.ran) == (Phase.BUILDING, "model", "job")
+    slot.end_job()
+    slot.write(Phase.RESETTING, "model")
+    assert slot.read().ran == ""
 
 
 def test_texts_that_are_too_long_are_cut() -> None:

@@ -10,8 +10,9 @@ from envq.workers.slot import Phase, SlotView
 from envq.workers.supervision.verdict import Death, Intent, Verdict, judge
 
 
-def view(phase: Phase, subject: str = "", detail: str = "") -> SlotView:
-    return SlotView(phase, subject, detail, since=0.0, deadline=0.0, jobs=0)
+def view(phase: Phase, subject: str = "", detail: str = "", inside: str = "") -> SlotView:
+    ran = subject if phase in (Phase.RUNNING, Phase.STORING) else inside
+    return SlotView(phase, subject, detail, since=0.0, deadline=0.0, jobs=0, ran=ran)
 
 
 def death(seen: SlotView, code: int = -signal.SIGKILL, intent: Intent | None = None) -> Death:
@@ -31,10 +32,14 @@ def test_nobody_is_blamed_while_no_user_code_ran(phase: Phase) -> None:
     assert judge(death(view(phase, "j1"))) == Verdict("", "handback", "")
 
 
-@pytest.mark.parametrize("phase", [Phase.BUILDING, Phase.RESETTING, Phase.STORING])
-def test_record_decides_where_a_job_may_hide_behind_something_else(phase: Phase) -> None:
-    subject = "" if phase is Phase.STORING else "cartpole"
-    assert judge(death(view(phase, subject, "1"))).running == "?"
+@pytest.mark.parametrize("phase", [Phase.BUILDING, Phase.RESETTING])
+def test_the_job_is_blamed_for_what_is_built_or_reset_inside_it(phase: Phase) -> None:
+    assert judge(death(view(phase, "cartpole", "1", inside="j1"))).running == "j1"
+    assert judge(death(view(phase, "cartpole", "1"))).running == ""
+
+
+def test_an_id_that_was_cut_is_looked_up_in_redis() -> None:
+    assert judge(death(view(Phase.RUNNING, "j" * 300))).running == "?"
 
 
 def test_timeout_settles_the_job_it_was_meant_for() -> None:
@@ -49,7 +54,7 @@ def test_kill_that_hit_the_next_job_is_not_counted(why: str) -> None:
 
 
 def test_stop_inside_a_build_settles_the_job() -> None:
-    verdict = judge(death(view(Phase.BUILDING, "cartpole"), intent=Intent("stopped", "", "j1")))
+    verdict = judge(death(view(Phase.BUILDING, "cartpole", inside="j1"), intent=Intent("stopped", "", "j1")))
     assert (verdict.running, verdict.why) == ("j1", "stopped")
 
 
@@ -81,7 +86,7 @@ def test_leaving_between_jobs_is_orderly(code: int) -> None:
 
 
 def test_middleware_around_a_job_that_has_started_is_not_nobody_s() -> None:
-    assert judge(death(view(Phase.PREPARING, "j1", "e1"))).running == "?"
+    assert judge(death(view(Phase.PREPARING, "j1", "e1", inside="j1"))).running == "j1"
 
 
 @pytest.mark.parametrize("why", ["timeout", "crash"])
