@@ -44,6 +44,7 @@ def settle(parts: Parts, claimed: Claimed, reason: bytes) -> None:
         job.load_meta()
         info = parts.rq.failure_callback(job, info, stopped=stopped)
     else:
+        job.meta = {}  # nor is its meta unpickled, and what is stored stays
         log.error("job %s: its callback killed too many processes and is left out", job.id, extra=_fields(parts, job))
     status = parts.services.storing.store(job, lambda: parts.rq.failure(job, None, info, stopped=stopped))
     log.warning("x %s %s %s: %s", job.title, job.id, status, error, extra=_fields(parts, job))

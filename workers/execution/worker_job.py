@@ -47,7 +47,6 @@ class WorkerJob(Job[Any]):
 
     run_coroutine: Callable[[Coroutine[Any, Any, Any]], Any]
     storing = False
-    _meta_waits: bytes | None = None
 
     @classmethod
     def of(cls, claimed: Claimed, connection: Redis, executor: str, started: float) -> Self:
@@ -63,22 +62,28 @@ class WorkerJob(Job[Any]):
 
     def __getattr__(self, name: str) -> Any:
         # Only for what is not there: before the record was read, nothing is.
-        waiting = self.__dict__.get(_CLAIMED)
-        if waiting is None or "created_at" in self.__dict__ or (name.startswith("__") and name.endswith("__")):
+        if name == "meta" and self._filled:
+            self.load_meta()
+        elif self._filled or (name.startswith("__") and name.endswith("__")) or _CLAIMED not in self.__dict__:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        self._fill(*waiting)
-        self.load_meta()
+        else:
+            self.fill()
         return getattr(self, name)
 
     def fill(self) -> None:
-        """Read the record, but for ``meta``; raises what RQ raises for one that it cannot read."""
-        if "created_at" not in self.__dict__:
-            self._fill(*self.__dict__[_CLAIMED])
+        """
+        Read the record; raises what RQ raises for one that it cannot read.
 
-    def _fill(self, claimed: Claimed, executor: str, started: float) -> None:
+        But for ``meta``, which RQ would unpickle at once. That runs code of users, which may end the process: not before
+        somebody asks for it, or nobody would be blamed.
+        """
+        if self._filled:
+            return
+        claimed, executor, started = self.__dict__[_CLAIMED]
         before = dict(self.__dict__)
         Job.__init__(self, claimed.job_id, self.connection, serializer)
-        self.restore_without_meta(cast("dict[bytes, bytes]", claimed.fields))
+        self.restore({name: value for name, value in claimed.fields.items() if name != b"meta"})
+        del self.meta
         if claimed.execution_id:
             self.started_at = self.last_heartbeat = datetime.fromtimestamp(started, UTC)
             self.worker_name = executor
@@ -86,28 +91,21 @@ class WorkerJob(Job[Any]):
         self.__dict__.update(before)
 
     @property
+    def _filled(self) -> bool:
+        return "created_at" in self.__dict__
+
+    @property
     def title(self) -> str:
         """The function's name; stock clients put arguments behind it, which belong in no log."""
         return (self.description or "unknown").partition("(")[0]
 
-    def restore_without_meta(self, fields: dict[bytes, bytes]) -> None:
-        """
-        Take over a stored hash, but for ``meta``, which RQ would unpickle at once.
-
-        That runs code of users, which may end the process: not before the job has started, or nobody would be blamed.
-        """
-        self.restore({name: value for name, value in fields.items() if name != b"meta"})
-        self._meta_waits = fields.get(b"meta") or None
-
     def load_meta(self) -> None:
-        """Take over what was left out."""
-        waits, self._meta_waits = self._meta_waits, None
-        if waits is None:
-            return
+        """Unpickle what was left out."""
+        stored = self.__dict__[_CLAIMED][0].fields.get(b"meta")
         try:
-            self.meta = self.serializer.loads(waits)
+            self.meta = self.serializer.loads(stored) if stored else {}
         except Exception:  # noqa: BLE001 - as in RQ, which keeps what it cannot read
-            self.meta, self._unreadable_meta = {"unserialized": waits}, waits
+            self.meta, self._unreadable_meta = {"unserialized": stored}, stored
 
     def remember_status(self, status: JobStatus) -> None:
         """Set the status RQ's code goes by, without writing it."""
