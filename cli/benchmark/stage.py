@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -15,11 +16,13 @@ from envq.cli.benchmark import cleaning, jobs
 from envq.cli.benchmark.backlog import Backlog, Work
 from envq.cli.benchmark.options import BenchOptions, VariableUse
 from envq.cli.benchmark.workers import OwnWorker, RunningWorkers, Workers
+from envq.cli.overview import living
+from envq.cli.readiness import readiness
+from envq.cli.render import last_line
 from envq.cli.target import Target
 from envq.driver.client import Client
-from envq.driver.readiness import wait_ready
 from envq.environment import env
-from envq.errors import ConfigurationError
+from envq.errors import ConfigurationError, EnvqError
 from envq.store import keys as rq
 from envq.store.connection import REDIS_ERRORS
 from envq.variables import EnvironmentVariable
@@ -27,7 +30,8 @@ from envq.variables import EnvironmentVariable
 DEFAULT_EXECUTORS: Final = 2
 BUILD_TIMEOUT_S: Final = 30.0
 OWN_QUEUE: Final = "jobs"
-HELD_QUEUE: Final = "held"
+HELD_QUEUE: Final = "held"  # nobody listens on it
+_POLL_S: Final = 0.02
 _REINITIALIZERS: Final = {VariableUse.IDENTITY: jobs.same, VariableUse.RESET: jobs.emptied, VariableUse.REBUILD: None}
 
 
@@ -35,6 +39,7 @@ _REINITIALIZERS: Final = {VariableUse.IDENTITY: jobs.same, VariableUse.RESET: jo
 class Stage:
     """Jobs, those who run them, and the variable that the jobs read ("" for none)."""
 
+    target: Target
     backlog: Backlog
     workers: Workers
     variable: str
@@ -42,8 +47,19 @@ class Stage:
     def have(self, executors: int) -> None:
         """Return when so many take jobs and hold the variable."""
         self.workers.have(executors)
-        if self.variable:
-            wait_ready(self.variable, executors, timeout=BUILD_TIMEOUT_S)
+        deadline = time.monotonic() + BUILD_TIMEOUT_S
+        while self.variable and (missing := self._missing()):
+            if time.monotonic() > deadline:
+                raise EnvqError(f"its variable was not built within {BUILD_TIMEOUT_S:g} s: {missing}")
+            time.sleep(_POLL_S)
+
+    def _missing(self) -> str:
+        """What is not built yet, "" for nothing; raises EnvqError where a build failed."""
+        state = readiness(self.variable, self.target.declarations.snapshot(), living(self.target))
+        if state.broken:
+            first = state.broken[0]
+            raise EnvqError(f"its variable is {first.state} on {first.executor}: {last_line(first.error)}")
+        return "" if state.ready and state.ready == len(state.holders) else state.summary
 
 
 def check_deployment(target: Target) -> None:
@@ -65,7 +81,7 @@ def own(options: BenchOptions, mark: str, target: Target, client: Client) -> Gen
         worker = OwnWorker(target, settings, OWN_QUEUE, executors, mark, options.log_level, log)
         try:
             _declare(options, variable, OWN_QUEUE)
-            yield Stage(backlog, worker, variable)
+            yield Stage(target, backlog, worker, variable)
         finally:
             signals.ignore()
             worker.stop()
@@ -83,7 +99,7 @@ def running(options: BenchOptions, mark: str, target: Target, client: Client) ->
     known = bool(cast(Any, target.connection).sismember(rq.QUEUES, backlog.queue_key))
     try:
         _declare(options, variable, queue)
-        yield Stage(backlog, workers, variable)
+        yield Stage(target, backlog, workers, variable)
     finally:
         signals.ignore()
         with _deleting(mark):

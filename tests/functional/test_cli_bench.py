@@ -161,6 +161,29 @@ def test_a_worker_that_dies_ends_it_with_one_sentence_and_nothing_left(
     assert keys(redis_client) == set()
 
 
+def test_jobs_that_fail_end_it_with_their_error_and_nothing_left(
+    worker: Callable[..., WorkerProcess], redis_url: str, redis_client: redis.Redis, tmp_path: Path
+) -> None:
+    (tmp_path / "refusing.py").write_text("def refuse(context, call_next):\n    raise RuntimeError('not today')\n")
+    worker("web", "--no-scheduler", "-P", str(tmp_path), "--middleware", "refusing:refuse")
+    assert_one_line(bench("--no-worker", "--queue", "web", url=redis_url), 1, "RuntimeError: not today")
+    assert not any(redis_client.scan_iter("rq:job:*"))
+    assert not redis_client.exists("rq:queue:web", "rq:failed:web", "rq:queues")
+
+
+def test_a_variable_that_cannot_be_built_ends_it_with_the_reason(
+    worker: Callable[..., WorkerProcess], redis_url: str, redis_client: redis.Redis, tmp_path: Path
+) -> None:
+    hiding = (
+        "import sys\nsys.modules['envq.cli.benchmark'] = None\ndef pass_on(context, call_next): return call_next()\n"
+    )
+    (tmp_path / "hiding.py").write_text(hiding)
+    worker("web", "--no-scheduler", "-P", str(tmp_path), "--middleware", "hiding:pass_on")
+    done = bench("--no-worker", "--queue", "web", "--variable", "reset", url=redis_url)
+    assert_one_line(done, 1, "its variable is failed", "envq.cli.benchmark")
+    assert not redis_client.exists("envq:default:declarations")
+
+
 def test_a_user_who_may_not_scan_is_told_so(own_server: Callable[..., Server]) -> None:
     server = own_server()
     with server.client() as client:
