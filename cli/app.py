@@ -11,6 +11,7 @@ import typer
 from typer.main import get_command
 
 from envq.cli import config_file, env, mistakes
+from envq.cli.bench import bench
 from envq.cli.help import show_help_if_alone
 from envq.cli.local import demo, dev
 from envq.cli.observe import config, health, info, monitor
@@ -57,6 +58,7 @@ def make_app() -> typer.Typer:
     app.command(short_help="Show the settings of a worker and their sources.", context_settings=PASSES_ON)(config)
     app.command(short_help="Follow the events of jobs, variables and executors.")(monitor)
     app.command(short_help="Exit with 0 if this host has a living executor.")(health)
+    app.command(short_help="Measure throughput and latency of this deployment.")(bench)
     app.command(short_help="Redis, workers and a prompt for developing.", context_settings=STOPS_AT_SCRIPT)(dev)
     app.command(short_help="Show in a minute what envq does.")(demo)
     return app

@@ -92,8 +92,8 @@ def _counts(target: Target, names: Sequence[str]) -> list[QueueCounts]:
     with _pipeline(target) as pipeline:
         for name in names:
             pipeline.llen(rq.queue(name))
-            for registry in REGISTRIES:
-                pipeline.zcard(_registry(registry, name))
+            for kind in REGISTRIES:
+                pipeline.zcard(registry(kind, name))
         numbers = iter(cast(list[int], pipeline.execute()))
     prefix = target.keys.queue_name("")
     return [
@@ -105,7 +105,7 @@ def _pipeline(target: Target) -> Pipeline:
     return cast(Any, target.connection).pipeline(transaction=False)
 
 
-def _registry(kind: str, queue_name: str) -> str:
+def registry(kind: str, queue_name: str) -> str:
     """Sorted set of job ids; RQ names all its registries alike."""
     return f"{rq.RQ_KEY_PREFIX}:{kind}:{queue_name}"
 

@@ -61,7 +61,9 @@ def size(count: int) -> str:
     """Bytes for people."""
     if count < 1024:
         return f"{count} B"
-    return f"{count / 1024:.1f} KiB" if count < 1024 * 1024 else f"{count / 1024 / 1024:.1f} MiB"
+    if count < 1024**2:
+        return f"{count / 1024:.1f} KiB"
+    return f"{count / 1024**2:.1f} MiB" if count < 1024**3 else f"{count / 1024**3:.1f} GiB"
 
 
 def duration(seconds: float) -> str:

@@ -28,6 +28,12 @@ def unwind_on_sigterm() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def ignore() -> None:
+    """From here on neither ends the process, which is about to end: what it clears up must not be broken off."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+
+
 def _exit_now(number: int, frame: FrameType | None) -> None:
     os._exit(0)
 

@@ -9,10 +9,13 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.main import get_command
 
 import envq
+from envq.cli.app import make_app
 from envq.jobs.options import JobOptions
 from envq.store import keys
 from envq.store.keys import Keys
@@ -21,6 +24,7 @@ from envq.store.records import Event, EventKind
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 API = (ROOT / "docs" / "api.md").read_text()
+CLI = (ROOT / "docs" / "cli.md").read_text()
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
 
 
@@ -167,6 +171,14 @@ def test_the_reference_lists_every_method_of_a_task_and_every_option_of_a_job() 
     public = [name for name, _ in inspect.getmembers(envq.Task, inspect.isfunction) if not name.startswith("_")]
     assert sorted(name.partition("(")[0] for name in tables(methods) if "(" in name) == public
     assert list(tables(options)) == list(JobOptions.__annotations__)
+
+
+def test_the_page_of_the_command_line_has_every_flag_of_the_benchmark() -> None:
+    command: Any = get_command(make_app())
+    flags = {name for each in command.commands["bench"].params for name in (*each.opts, *each.secondary_opts)}
+    shared = {"--json", "--url", "-u", "--namespace", "--debug", "--help", "-h"}
+    listed = {part for name in tables(section(CLI, "## `envq bench`")) for part in name.split()[0].split("/")}
+    assert {part if part.startswith("-") else f"--{part}" for part in listed if "-" in part} == flags - shared
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/guide.md", "docs/api.md", "docs/cli.md"])
