@@ -30,6 +30,7 @@ def worker(
     path: flags.Paths = None,
     middleware: flags.Middleware = None,
     check_resets: flags.CheckResets = False,
+    through_rq: flags.ThroughRq = False,
     build_failure: flags.OnBuildFailure = flags.BuildFailure.KEEP,
     log_level: flags.Level = LogLevel.INFO,
     verbose: flags.Verbose = False,

@@ -98,6 +98,13 @@ Middleware = Annotated[
     list[str] | None,
     flag("--middleware", "Runs around every job; may be repeated, outermost first.", metavar="MODULE:NAME"),
 ]
+ThroughRq = Annotated[
+    bool,
+    flag(
+        "--through-rq/--no-through-rq",
+        "Store every job by itself through RQ's own code: slower, for comparing.",
+    ),
+]
 CheckResets = Annotated[
     bool,
     flag(

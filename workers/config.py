@@ -37,6 +37,7 @@ class WorkerConfig:
     kill_grace_s: float = 5.0  # between asking a job to end and killing its process
     build_failure: Literal["keep", "exit"] = "keep"
     check_resets: bool = False
+    through_rq: bool = False  # no batches: each job by itself, stored by RQ's own code
     label_output: bool = False  # user prints as whole lines that name executor and job
     middleware: tuple[str, ...] = ()  # "module:name" each, outermost first
     import_paths: tuple[str, ...] = ()

@@ -18,7 +18,7 @@ from types import FrameType
 from typing import Any, Final
 
 from envq.store.connection import REDIS_ERRORS
-from envq.store.exchange import Claimed, ClaimReply
+from envq.store.exchange import BATCH, Claimed, ClaimReply
 from envq.workers.config import EXIT_BUILD_FAILED, EXIT_OK, EXIT_RECYCLE, ExecutorConfig
 from envq.workers.execution.claims import POLL_S
 from envq.workers.execution.deadline import Deadlines
@@ -60,7 +60,7 @@ class Executor:
         self._maintained_at = 0.0
         self._pause_s = FIRST_PAUSE_S  # after an error of Redis; longer after each in a row
         self._jobs = 0
-        self._pace = Pace()
+        self._pace = Pace(most=1 if config.worker.through_rq else BATCH)
         self._told_at = -math.inf
 
     def run(self) -> int:

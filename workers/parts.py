@@ -201,7 +201,9 @@ def assemble(config: ExecutorConfig, slot: Slot, ledger: Ledger, deadlines: Dead
     label = JobLabel(config.number)
     claims, wire = Claims(connection, keys, config.name), Wire(connection)
     batch = Batch(wire, Exchange(keys, config.name), ledger, claims)
-    services = Services(config.name, runtime, rq_path, storing, batch, deadlines, loop, threads, slot)
+    services = Services(
+        config.name, runtime, rq_path, storing, batch, deadlines, loop, threads, slot, worker.through_rq
+    )
     layers = [*middleware.OUTER, *map(middleware.load, worker.middleware), *middleware.INNER]
     return Parts(
         connection=connection,

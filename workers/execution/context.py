@@ -39,6 +39,7 @@ class Services:
     loop: EventLoop
     threads: VariableThreads
     slot: Slot
+    through_rq: bool  # every job is stored by RQ's own code
 
 
 class JobContext:
@@ -107,6 +108,8 @@ class JobContext:
     def stored_with_others(self) -> bool:
         """A success of it takes no more than its record: no callback, webhook, repeat, rate limit, group."""
         fields = self.claimed.fields
+        if self.services.through_rq:
+            return False
         return not any(map(fields.get, _THROUGH_RQ)) and -1 <= self.result_ttl <= LONGEST_TTL_S
 
 

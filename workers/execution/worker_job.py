@@ -74,8 +74,8 @@ class WorkerJob(Job[Any]):
         """
         Read the record; raises what RQ raises for one that it cannot read.
 
-        But for ``meta``, which RQ would unpickle at once. That runs code of users, which may end the process: not before
-        somebody asks for it, or nobody would be blamed.
+        But for ``meta``, which RQ would unpickle at once. That runs code of users, which may end the process: not
+        before somebody asks for it, or nobody would be blamed.
         """
         if self._filled:
             return
