@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -11,6 +12,7 @@ from typing import Any, Final, Literal, cast
 from redis import Redis
 from redis.client import Pipeline
 from redis.commands.core import Script
+from redis.exceptions import NoScriptError
 
 from envq.store import keys as rq
 from envq.store.keys import Keys
@@ -35,14 +37,26 @@ def _script(connection: Redis, name: str) -> Script:
     return connection.register_script(_source(name))
 
 
-def enqueue(connection: Redis, queue_key: str, code_key: str, arguments: Sequence[Any]) -> bool:
+@cache
+def _digest(name: str) -> str:
+    return hashlib.sha1(_source(name).encode(), usedforsecurity=False).hexdigest()
+
+
+def enqueue(connection: Redis, keys: Sequence[str], arguments: Sequence[Any]) -> bool:
     """
     Write new jobs and put them on their queue, atomically; ids that exist already are left as they are.
 
-    False where the code they need (key "" for none) is not in Redis; then nothing was written.
+    ``keys``: the queue's, QUEUES, and that of the code they need, if any. False where that is not in Redis; then
+    nothing was written.
     """
-    touched = [queue_key, rq.QUEUES, *filter(None, [code_key])]
-    return _script(connection, "enqueue")(keys=touched, args=[rq.JOB_PREFIX, *arguments]) >= 0
+    # Not through redis-py's Script, which would hash the source each time.
+    command: tuple[Any, ...] = ("EVALSHA", _digest("enqueue"), len(keys), *keys, rq.JOB_PREFIX, *arguments)
+    send = cast(Any, connection).execute_command
+    try:
+        return send(*command) >= 0
+    except NoScriptError:
+        connection.script_load(_source("enqueue"))
+        return send(*command) >= 0
 
 
 @dataclass(frozen=True)
