@@ -16,7 +16,7 @@ from envq.code.shipping import reference_of, underlying
 from envq.remote import CALL, CALL_BY_NAME, CALL_OBJECT
 from envq.settings import Limits
 
-_PLAIN: tuple[type, ...] = (int, float, bool, str, bytes, type(None))
+_PLAIN: frozenset[type] = frozenset((int, float, bool, str, bytes, type(None)))
 _SMALL = 1024  # characters or bytes: so few of them are nothing to warn of
 _FEW = 64
 
@@ -94,6 +94,14 @@ def call_of(function: Function, args: tuple[Any, ...], kwargs: dict[str, Any], l
     return Call(CALL_BY_NAME, None, (function.name, payload), {})
 
 
+def call_data(function: Function, args: tuple[Any, ...], kwargs: dict[str, Any], limits: Limits) -> bytes:
+    """The pickled call, as RQ's record holds it; raises what ``call_of`` raises."""
+    if function.blob is None and not function.is_object and _is_plain(args, kwargs):
+        return pickle.dumps((function.name, None, args, kwargs), protocol=pickle.HIGHEST_PROTOCOL)
+    call = call_of(function, args, kwargs, limits)
+    return pickle.dumps(tuple(call), protocol=pickle.HIGHEST_PROTOCOL)
+
+
 def arguments_of(call: Call) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments of the user's function, as copies where they are packed."""
     if call.func_name not in (CALL, CALL_BY_NAME):
@@ -103,6 +111,8 @@ def arguments_of(call: Call) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 def dotted_name(function: Any) -> str:
     """Module and qualified name; for a method, partial or callable object that of what it calls."""
+    if isinstance(function, types.FunctionType):
+        return f"{function.__module__ or 'builtins'}.{function.__qualname__}"
     if isinstance(function, types.MethodType):
         return dotted_name(function.__func__)
     inner = getattr(function, "func", None)
@@ -140,10 +150,13 @@ def _is_true(instance: object) -> bool:
 
 def _is_plain(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether all arguments are small values of built-in types, which need no further look."""
-    values: tuple[Any, ...] = (*args, *kwargs.values())
-    return len(values) <= _FEW and all(
-        type(each) in _PLAIN and (type(each) not in (str, bytes) or len(each) <= _SMALL) for each in values
-    )
+    values = (*args, *kwargs.values()) if kwargs else args
+    if len(values) > _FEW:
+        return False
+    for each in values:
+        if type(each) not in _PLAIN or (isinstance(each, str | bytes) and len(each) > _SMALL):
+            return False
+    return True
 
 
 def _is_c_function(code: object) -> bool:
