@@ -12,7 +12,7 @@ from redis import Redis
 from rq.job import UNEVALUATED, JobStatus
 
 from envq.clock import iso, utc_now
-from envq.jobs.job import Job
+from envq.jobs.job import Job, own_attributes
 from envq.store.scripts import enqueue
 
 COMPRESS_FROM: Final = 256  # bytes; below, compressing costs more time than it saves space
@@ -36,7 +36,7 @@ class Pattern:
     def __init__(self, job: Job[Any], place: Place) -> None:
         self._class = type(job)
         self._connection: Redis = job.connection
-        self._attributes = vars(job) | {
+        self._attributes = own_attributes(vars(job)) | {  # options are the user's, and may change before a job is read
             "_func_name": UNEVALUATED, "_instance": UNEVALUATED, "_args": UNEVALUATED, "_kwargs": UNEVALUATED,
             "_status": JobStatus.QUEUED,
         }  # fmt: skip
@@ -69,11 +69,8 @@ class Pattern:
     def _copy(self, attributes: dict[str, Any], job_id: str, data: bytes, created_at: Any) -> Job[Any]:
         """For a class of somebody else, that knows nothing of filling itself."""
         job = object.__new__(self._class)
-        vars(job).update(attributes)
-        vars(job).update(
-            _id=job_id, _data=data, created_at=created_at, enqueued_at=created_at, meta=job.meta.copy(), webhooks=[],
-            _dependency_ids=[],
-        )  # fmt: skip
+        vars(job).update(own_attributes(attributes))
+        vars(job).update(_id=job_id, _data=data, created_at=created_at, enqueued_at=created_at)
         return job
 
 

@@ -67,8 +67,8 @@ class Job(rq.job.Job, Generic[R]):
             pattern: dict[str, Any] = vars(self).get("_pattern", {})
             if name not in pattern:
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-            for each, value in pattern.items():  # what was set in the meantime stays
-                vars(self).setdefault(each, value.copy() if isinstance(value, dict | list) else value)
+            for each, value in own_attributes(pattern).items():  # what was set in the meantime stays
+                vars(self).setdefault(each, value)
             return vars(self)[name]
 
     @classmethod
@@ -180,3 +180,8 @@ class Job(rq.job.Job, Generic[R]):
             self.result_after = FROM_START
         else:
             self.result_after = before(last) if self._status in _ENDED else last
+
+
+def own_attributes(pattern: dict[str, Any]) -> dict[str, Any]:
+    """The attributes for one more job, which shares nothing with others that can be changed in place."""
+    return {name: value.copy() if type(value) in (dict, list) else value for name, value in pattern.items()}
