@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, cast
 
 from envq.code.payload import Blob, load_arguments, pack_arguments, pack_code
 from envq.code.pickling import plain_pickle
+from envq.code.repacking import pack_function
 from envq.code.shipping import reference_of, underlying
 from envq.remote import CALL, CALL_BY_NAME, CALL_OBJECT
 from envq.settings import Limits
@@ -77,7 +78,10 @@ def _function(function: Callable[..., Any] | str, limits: Limits) -> Function:
         return Function(function, name, None, is_object=False)
     if not isinstance(code, types.FunctionType | type):
         return Function(code, name, None, is_object=True)
-    return Function(function, name, pack_code(code, what=f"function {name}", limits=limits), is_object=False)
+    what = f"function {name}"
+    if isinstance(code, type):
+        return Function(function, name, pack_code(code, what=what, limits=limits), is_object=False)
+    return Function(function, name, pack_function(code, what=what, limits=limits), is_object=False)
 
 
 def call_of(function: Function, args: tuple[Any, ...], kwargs: dict[str, Any], limits: Limits) -> Call:
