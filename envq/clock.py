@@ -12,4 +12,4 @@ def utc_now() -> datetime:
 
 def iso(moment: datetime) -> str:
     """ISO 8601 with microseconds and Z, the form RQ reads and writes."""
-    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+    return moment.astimezone(UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"

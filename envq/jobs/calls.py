@@ -73,8 +73,11 @@ def _function(function: Callable[..., Any] | str, limits: Limits) -> Function:
     if not callable(cast(object, function)):
         raise TypeError(f"a job needs a function or the dotted name of one, not a {type(function).__name__}")
     code: Any = underlying(function)
+    reference = reference_of(code)
+    if reference is not None:
+        return Function(function, f"{reference[0]}.{reference[1]}", None, is_object=False)
     name = dotted_name(code)
-    if reference_of(code) is not None or _is_c_function(code):
+    if _is_c_function(code):
         return Function(function, name, None, is_object=False)
     if not isinstance(code, types.FunctionType | type):
         return Function(code, name, None, is_object=True)
@@ -115,8 +118,6 @@ def arguments_of(call: Call) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 def dotted_name(function: Any) -> str:
     """Module and qualified name; for a method, partial or callable object that of what it calls."""
-    if isinstance(function, types.FunctionType):
-        return f"{function.__module__ or 'builtins'}.{function.__qualname__}"
     if isinstance(function, types.MethodType):
         return dotted_name(function.__func__)
     inner = getattr(function, "func", None)

@@ -13,7 +13,7 @@ from rq.job import UNEVALUATED, JobStatus
 
 from envq.clock import iso, utc_now
 from envq.jobs.job import Job, own_attributes
-from envq.store.scripts import enqueue
+from envq.store.scripts import enqueue, enqueue_command
 
 COMPRESS_FROM: Final = 256  # bytes; below, compressing costs more time than it saves space
 _LEVEL: Final = 1
@@ -41,13 +41,11 @@ class Pattern:
             "_status": JobStatus.QUEUED,
         }  # fmt: skip
         fields = {name: value for name, value in job.to_dict().items() if value != "" and name not in _OF_EACH_JOB}
-        self._keys = place.keys
+        side = "L" if place.at_front else "R"
         # With two times and the data behind them, and each with its name.
         size = 2 * len(fields) + 6
-        self._head: tuple[Any, ...] = (
-            "L" if place.at_front else "R", job.ttl or 0, place.code_ttl_s, size,
-            *(part for item in fields.items() for part in item),
-        )  # fmt: skip
+        head = [side, job.ttl or 0, place.code_ttl_s, size, *(part for item in fields.items() for part in item)]
+        self._command = enqueue_command(place.keys, head)
 
     def push(self, calls: Sequence[bytes]) -> list[Job[Any]] | None:
         """
@@ -57,11 +55,11 @@ class Pattern:
         """
         now = utc_now()
         moment = iso(now)
-        arguments: list[Any] = [*self._head, "created_at", moment, "enqueued_at", moment, "data"]
+        command: list[Any] = [*self._command, "created_at", moment, "enqueued_at", moment, "data"]
         ids = new_ids(len(calls))
         for job_id, data in zip(ids, calls, strict=True):
-            arguments += (data if len(data) < COMPRESS_FROM else _compressed(data), job_id)
-        if not enqueue(self._connection, self._keys, arguments):
+            command += (data if len(data) < COMPRESS_FROM else _compressed(data), job_id)
+        if not enqueue(self._connection, command):
             return None
         make = Job.from_pattern if self._class is Job else self._copy
         return [make(self._attributes, job_id, data, now) for job_id, data in zip(ids, calls, strict=True)]

@@ -32,7 +32,8 @@ class DriverPool(redis.ConnectionPool):
 
     def get_connection(self, *_: Any, **__: Any) -> Any:
         """A connection with nothing unread on it; redis.ConnectionError where none becomes free."""
-        self._checkpid()
+        if self.pid != os.getpid():  # not every fork runs Python's hooks: uWSGI's does so on request only
+            self._checkpid()
         try:  # taking from a list's end, and putting there, is atomic
             connection = self._idle.pop()
         except IndexError:
@@ -47,7 +48,8 @@ class DriverPool(redis.ConnectionPool):
 
     def release(self, connection: Any) -> None:
         """Give it back; one that belongs to the parent of this process is closed here, and stays open there."""
-        self._checkpid()
+        if self.pid != os.getpid():
+            self._checkpid()
         if connection not in self._in_use:
             if connection.pid != self.pid:
                 connection.disconnect()
@@ -71,6 +73,12 @@ class DriverPool(redis.ConnectionPool):
         for connection in [*self._idle, *(self._in_use if inuse_connections else ())]:
             connection.disconnect()
 
+    def reset(self) -> None:
+        """Forget all connections."""
+        super().reset()
+        self._idle: list[Any] = cast(Any, self._available_connections)
+        self._in_use: set[Any] = cast(Any, self._in_use_connections)
+
     def after_fork(self) -> None:
         """In the child, before it has a second thread: the connections are the parent's."""
         self._renew_locks()
@@ -81,11 +89,6 @@ class DriverPool(redis.ConnectionPool):
         self._waiters: deque[_Waiter] = deque()
         self._lock = threading.RLock()
         self._fork_lock = threading.RLock()
-
-    def _checkpid(self) -> None:
-        # Not every fork runs Python's hooks: uWSGI's does so on request only.
-        if self.pid != os.getpid():
-            super()._checkpid()
 
     def _wait_for_one(self) -> Any:
         """What is given back next, in the order in which threads came, or a new one where there may be more."""
@@ -125,14 +128,6 @@ class DriverPool(redis.ConnectionPool):
             waiter = self._waiters.popleft()
             waiter.connection = connection
             waiter.served.set()
-
-    @property
-    def _idle(self) -> list[Any]:
-        return cast("list[Any]", self._available_connections)
-
-    @property
-    def _in_use(self) -> set[Any]:
-        return cast("set[Any]", self._in_use_connections)
 
 
 class _Waiter:

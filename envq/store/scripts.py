@@ -42,16 +42,19 @@ def _digest(name: str) -> str:
     return hashlib.sha1(_source(name).encode(), usedforsecurity=False).hexdigest()
 
 
-def enqueue(connection: Redis, keys: Sequence[str], arguments: Sequence[Any]) -> bool:
+def enqueue_command(keys: Sequence[str], arguments: Sequence[Any]) -> tuple[Any, ...]:
+    """The beginning that ``enqueue`` has in common for jobs of one kind; ``keys`` and arguments as the script says."""
+    return ("EVALSHA", _digest("enqueue"), len(keys), *keys, rq.JOB_PREFIX, *arguments)
+
+
+def enqueue(connection: Redis, command: Sequence[Any]) -> bool:
     """
     Write new jobs and put them on their queue, atomically; ids that exist already are left as they are.
 
-    ``keys``: the queue's, QUEUES, and that of the code they need, if any. False where that is not in Redis; then
+    ``command`` begins with what ``enqueue_command`` gave. False where the code that the jobs need is not in Redis; then
     nothing was written.
     """
-    # Not through redis-py's Script, which would hash the source each time.
-    command: tuple[Any, ...] = ("EVALSHA", _digest("enqueue"), len(keys), *keys, rq.JOB_PREFIX, *arguments)
-    send = cast(Any, connection).execute_command
+    send = cast(Any, connection).execute_command  # not redis-py's Script, which hashes the source each time
     try:
         return send(*command) >= 0
     except NoScriptError:

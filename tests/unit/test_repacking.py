@@ -88,7 +88,7 @@ def annotate(names: dict[str, Any]) -> None:
 
 CHANGES: dict[str, Callable[[dict[str, Any]], object]] = {
     "a global": lambda names: names.update(NUMBER=2),
-    "a global that became equal to what it was not": lambda names: names.update(NUMBER=True),
+    "a global that is equal but of another type": lambda names: names.update(NUMBER=True),
     "a global's type": lambda names: names.update(PAIR=[1]),
     "a global that is gone": lambda names: names.pop("TEXT"),
     "a global that hides a builtin": lambda names: names.update(len=lambda _: 0),

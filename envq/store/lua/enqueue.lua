@@ -18,24 +18,29 @@ if KEYS[3] then
   end
 end
 
-call('SADD', KEYS[2], KEYS[1])
 local size = tonumber(ARGV[5])
-local fields = { unpack(ARGV, 6, 5 + size) }
+local fields
 local new = {}
 for i = 5 + size, #ARGV, 2 do
   local id = ARGV[i + 1]
   local job = prefix .. id
   -- Ids are random: one that exists was written by this very call, whose reply got lost.
   if call('EXISTS', job) == 0 then
-    fields[size] = ARGV[i]
-    call('HSET', job, unpack(fields))
+    if i == 5 + size then
+      call('HSET', job, unpack(ARGV, 6, i))
+    else
+      fields = fields or { unpack(ARGV, 6, 5 + size) }
+      fields[size] = ARGV[i]
+      call('HSET', job, unpack(fields))
+    end
     if ttl > 0 then
       call('EXPIRE', job, ttl)
     end
     new[#new + 1] = id
   end
 end
-if #new > 0 then
-  call(ARGV[2] .. 'PUSH', KEYS[1], unpack(new))
+-- Whoever put the first job on a queue made it known.
+if #new > 0 and call(ARGV[2] .. 'PUSH', KEYS[1], unpack(new)) == #new then
+  call('SADD', KEYS[2], KEYS[1])
 end
 return #new
