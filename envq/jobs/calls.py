@@ -103,8 +103,12 @@ def call_of(function: Function, args: tuple[Any, ...], kwargs: dict[str, Any], l
 
 def call_data(function: Function, args: tuple[Any, ...], kwargs: dict[str, Any], limits: Limits) -> bytes:
     """The pickled call, as RQ's record holds it; raises what ``call_of`` raises."""
-    if function.blob is None and not function.is_object and _is_plain(args, kwargs):
-        return pickle.dumps((function.name, None, args, kwargs), protocol=pickle.HIGHEST_PROTOCOL)
+    if function.blob is None and not function.is_object:
+        if _is_plain(args, kwargs):
+            return pickle.dumps((function.name, None, args, kwargs), protocol=pickle.HIGHEST_PROTOCOL)
+        data = plain_pickle((function.name, None, args, kwargs))
+        if data is not None and len(data) <= min(limits.warn_bytes, limits.max_bytes):
+            return data
     call = call_of(function, args, kwargs, limits)
     return pickle.dumps(tuple(call), protocol=pickle.HIGHEST_PROTOCOL)
 
