@@ -61,6 +61,7 @@ def ways(queue: rq.Queue, task: Any, options: argparse.Namespace) -> dict[str, t
         "single.envq_by_value": (single, lambda: repeat(single, noop.enqueue)),
         "bulk.rq": (bulk, lambda: [queue.enqueue_many(data[at : at + 500]) for at in range(0, bulk, 500)]),
         "bulk.envq": (bulk, lambda: task.map(range(bulk))),
+        "bulk.envq_by_value": (bulk, lambda: noop.map(range(bulk))),
         "bulk.envq_enqueue_many": (bulk, lambda: ours.enqueue_many(data_of_ours)),
     }
 

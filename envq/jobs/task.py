@@ -86,8 +86,11 @@ class Enqueuing(Generic[P, R]):
             self._accepted.add(shape)
 
     def _checked(self, arguments: Iterable[tuple[Any, ...]]) -> Iterable[tuple[Any, ...]]:
+        lengths: set[int] = set()
         for each in arguments:
-            self._check(each, {})
+            if len(each) not in lengths:  # all are positional, so that only their number can be wrong
+                self._check(each, {})
+                lengths.add(len(each))
             yield each
 
 

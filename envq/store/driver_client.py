@@ -13,6 +13,7 @@ import hiredis
 import redis
 
 _pack: Any = getattr(hiredis, "pack_command", None)  # old ones have none
+_TOLD_TO_RECONNECT: Final = hasattr(redis.Connection, "should_reconnect")  # since redis-py 5.1
 _LOST: Final = (redis.ConnectionError, redis.TimeoutError, OSError)
 
 
@@ -54,7 +55,7 @@ class DriverPool(redis.ConnectionPool):
             if connection.pid != self.pid:
                 connection.disconnect()
             return
-        if connection.should_reconnect():
+        if _TOLD_TO_RECONNECT and connection.should_reconnect():
             connection.disconnect()
         self._in_use.discard(connection)
         if not self._waiters:
