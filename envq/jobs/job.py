@@ -66,7 +66,7 @@ class Job(rq.job.Job, Generic[R]):
             """Attributes of a job that was made from a pattern: they are filled in when one is first asked for."""
             pattern: dict[str, Any] = vars(self).get("_pattern", {})
             if name not in pattern:
-                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+                return super().__getattribute__(name)  # raises, for a property what it raised itself
             for each, value in own_attributes(pattern).items():  # what was set in the meantime stays
                 vars(self).setdefault(each, value)
             return vars(self)[name]

@@ -115,6 +115,19 @@ def test_a_job_that_was_not_looked_at_can_be_copied_and_has_no_attribute_too_man
         _ = read.nothing  # type: ignore[attr-defined]
 
 
+def test_what_a_property_of_a_job_raises_is_not_hidden(client: Client) -> None:
+    job = envq.Queue(client=client).enqueue("os.path.no_such_function")
+    stored = envq.Job.fetch(job.id, connection=client.connection)
+    for each in (job, stored):
+        with pytest.raises((AttributeError, ValueError), match="no_such_function"):
+            _ = each.func
+    bound = envq.Queue(client=client).enqueue([1, 2].index, 1)
+    assert callable(bound.instance)  # read before the call is changed
+    bound.func_name = "no_such_method"
+    with pytest.raises(AttributeError, match="object has no attribute 'no_such_method'"):
+        _ = bound.func
+
+
 def test_a_round_trip_ends_at_so_many_jobs_or_bytes(alone: Client) -> None:
     queue = envq.Queue(client=alone)
     queue.enqueue(work)
