@@ -35,9 +35,8 @@ class DriverPool(redis.ConnectionPool):
         """A connection with nothing unread on it; redis.ConnectionError where none becomes free."""
         if self.pid != os.getpid():  # not every fork runs Python's hooks: uWSGI's does so on request only
             self._checkpid()
-        try:  # taking from a list's end, and putting there, is atomic
-            connection = self._idle.pop()
-        except IndexError:
+        connection = self._pop()
+        if connection is None:
             connection = self._wait_for_one()
         self._in_use.add(connection)
         try:
@@ -47,8 +46,24 @@ class DriverPool(redis.ConnectionPool):
             raise
         return connection
 
-    def release(self, connection: Any) -> None:
-        """Give it back; one that belongs to the parent of this process is closed here, and stays open there."""
+    def get_settled(self) -> Any:
+        """The same for a caller that can do with one that the server has closed; spares a look at the socket."""
+        if self.pid != os.getpid():
+            self._checkpid()
+        try:
+            connection = self._settled.pop()
+        except IndexError:
+            return self.get_connection()
+        self._in_use.add(connection)
+        return connection
+
+    def release(self, connection: Any, *, settled: bool = False) -> None:
+        """
+        Give it back; one that belongs to the parent of this process is closed here, and stays open there.
+
+        Args:
+            settled: whether each reply to what was sent on it has been read
+        """
         if self.pid != os.getpid():
             self._checkpid()
         if connection not in self._in_use:
@@ -59,7 +74,7 @@ class DriverPool(redis.ConnectionPool):
             connection.disconnect()
         self._in_use.discard(connection)
         if not self._waiters:
-            self._idle.append(connection)
+            (self._settled if settled else self._idle).append(connection)
             if not self._waiters:  # looked at again: whoever comes to wait looks for an idle one after that
                 return
             connection = None
@@ -71,14 +86,17 @@ class DriverPool(redis.ConnectionPool):
     def disconnect(self, inuse_connections: bool = True) -> None:
         """Close its connections; those in use too, unless told otherwise."""
         self._checkpid()
-        for connection in [*self._idle, *(self._in_use if inuse_connections else ())]:
+        for connection in [*self._idle, *self._settled, *(self._in_use if inuse_connections else ())]:
             connection.disconnect()
 
     def reset(self) -> None:
         """Forget all connections."""
+        # Before redis-py notes the process id, by which other threads see that this is done.
+        self._idle: list[Any] = []
+        self._settled: list[Any] = []
+        self._in_use: set[Any] = set()
         super().reset()
-        self._idle: list[Any] = cast(Any, self._available_connections)
-        self._in_use: set[Any] = cast(Any, self._in_use_connections)
+        self._available_connections, self._in_use_connections = self._idle, self._in_use
 
     def after_fork(self) -> None:
         """In the child, before it has a second thread: the connections are the parent's."""
@@ -91,11 +109,18 @@ class DriverPool(redis.ConnectionPool):
         self._lock = threading.RLock()
         self._fork_lock = threading.RLock()
 
+    def _pop(self) -> Any:
+        # Taking from a list's end, and putting there, is atomic; others do so at the same time.
+        for connections in (self._idle, self._settled):
+            with suppress(IndexError):
+                return connections.pop()
+        return None
+
     def _wait_for_one(self) -> Any:
         """What is given back next, in the order in which threads came, or a new one where there may be more."""
         with self._queue_lock:
-            with suppress(IndexError):  # others take without the lock
-                return self._idle.pop()
+            if (connection := self._pop()) is not None:
+                return connection
             if self._created_connections < self.max_connections:
                 return cast(Any, self.make_connection())
             waiter = _Waiter()
@@ -121,11 +146,7 @@ class DriverPool(redis.ConnectionPool):
             return waiter.connection
 
     def _serve_waiters(self) -> None:
-        while self._waiters:
-            try:
-                connection = self._idle.pop()
-            except IndexError:
-                return
+        while self._waiters and (connection := self._pop()) is not None:
             waiter = self._waiters.popleft()
             waiter.connection = connection
             waiter.served.set()
@@ -145,10 +166,12 @@ class DriverClient(redis.Redis):
         if args[0] != "EVALSHA" or self.connection is not None:
             return cast(Any, super()).execute_command(*args, **options)
         pool = cast(Any, self.connection_pool)
-        connection = pool.get_connection()
+        connection, settled = pool.get_settled(), False
         try:
             connection.send_packed_command(_packed(connection, args))
-            return connection.read_response()
+            reply = connection.read_response()
+            settled = True
+            return reply
         except redis.ResponseError:
             raise
         except _LOST:
@@ -157,7 +180,7 @@ class DriverClient(redis.Redis):
             connection.disconnect()
             raise
         finally:
-            pool.release(connection)
+            pool.release(connection, settled=settled)
         return cast(Any, super()).execute_command(*args, **options)
 
 
