@@ -13,17 +13,18 @@ def utc_now() -> datetime:
 
 def iso(moment: datetime) -> str:
     """ISO 8601 with microseconds and Z, the form RQ reads and writes."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return moment.astimezone(UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
 
 
 def iso_of(moment: float) -> str:
     """The same of seconds since the epoch; what changes once a second is made once a second."""
-    global _second, _second_text
+    global _known
     second = int(moment)
-    if second != _second:
-        _second_text = time.strftime("%Y-%m-%dT%H:%M:%S.", time.gmtime(second))
-        _second = second
-    return f"{_second_text}{int((moment - second) * 1000000):06d}Z"
+    known, text = _known
+    if second != known:
+        text = time.strftime("%Y-%m-%dT%H:%M:%S.", time.gmtime(second))
+        _known = (second, text)
+    return f"{text}{int((moment - second) * 1000000):06d}Z"
 
 
-_second, _second_text = 0, "1970-01-01T00:00:00."
+_known = (0, "1970-01-01T00:00:00.")

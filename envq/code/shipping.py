@@ -37,7 +37,8 @@ def shipped_modules() -> set[str]:
 
 def is_shipped(module_name: str) -> bool:
     """Whether the module, or a package around it, goes by value."""
-    return any(module_name == name or module_name.startswith(f"{name}.") for name in shipped_modules())
+    shipped = shipped_modules()
+    return bool(shipped) and any(module_name == name or module_name.startswith(f"{name}.") for name in shipped)
 
 
 def reference_of(obj: object) -> tuple[str, str] | None:

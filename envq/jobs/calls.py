@@ -12,11 +12,12 @@ from typing import Any, NamedTuple, cast
 
 from envq.code.payload import Blob, load_arguments, pack_arguments, pack_code
 from envq.code.pickling import plain_pickle
+from envq.code.repacking import pack_function
 from envq.code.shipping import reference_of, underlying
 from envq.remote import CALL, CALL_BY_NAME, CALL_OBJECT
 from envq.settings import Limits
 
-_PLAIN: tuple[type, ...] = (int, float, bool, str, bytes, type(None))
+_PLAIN: frozenset[type] = frozenset((int, float, bool, str, bytes, type(None)))
 _SMALL = 1024  # characters or bytes: so few of them are nothing to warn of
 _FEW = 64
 
@@ -72,12 +73,18 @@ def _function(function: Callable[..., Any] | str, limits: Limits) -> Function:
     if not callable(cast(object, function)):
         raise TypeError(f"a job needs a function or the dotted name of one, not a {type(function).__name__}")
     code: Any = underlying(function)
+    reference = reference_of(code)
+    if reference is not None:
+        return Function(function, f"{reference[0]}.{reference[1]}", None, is_object=False)
     name = dotted_name(code)
-    if reference_of(code) is not None or _is_c_function(code):
+    if _is_c_function(code):
         return Function(function, name, None, is_object=False)
     if not isinstance(code, types.FunctionType | type):
         return Function(code, name, None, is_object=True)
-    return Function(function, name, pack_code(code, what=f"function {name}", limits=limits), is_object=False)
+    what = f"function {name}"
+    if isinstance(code, type):
+        return Function(function, name, pack_code(code, what=what, limits=limits), is_object=False)
+    return Function(function, name, pack_function(code, what=what, limits=limits), is_object=False)
 
 
 def call_of(function: Function, args: tuple[Any, ...], kwargs: dict[str, Any], limits: Limits) -> Call:
@@ -92,6 +99,18 @@ def call_of(function: Function, args: tuple[Any, ...], kwargs: dict[str, Any], l
     if payload is None:
         return Call(function.name, None, args, kwargs)
     return Call(CALL_BY_NAME, None, (function.name, payload), {})
+
+
+def call_data(function: Function, args: tuple[Any, ...], kwargs: dict[str, Any], limits: Limits) -> bytes:
+    """The pickled call, as RQ's record holds it; raises what ``call_of`` raises."""
+    if function.blob is None and not function.is_object:
+        if _is_plain(args, kwargs):
+            return pickle.dumps((function.name, None, args, kwargs), protocol=pickle.HIGHEST_PROTOCOL)
+        data = plain_pickle((function.name, None, args, kwargs))
+        if data is not None and len(data) <= min(limits.warn_bytes, limits.max_bytes):
+            return data
+    call = call_of(function, args, kwargs, limits)
+    return pickle.dumps(tuple(call), protocol=pickle.HIGHEST_PROTOCOL)
 
 
 def arguments_of(call: Call) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -140,10 +159,13 @@ def _is_true(instance: object) -> bool:
 
 def _is_plain(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether all arguments are small values of built-in types, which need no further look."""
-    values: tuple[Any, ...] = (*args, *kwargs.values())
-    return len(values) <= _FEW and all(
-        type(each) in _PLAIN and (type(each) not in (str, bytes) or len(each) <= _SMALL) for each in values
-    )
+    values = (*args, *kwargs.values()) if kwargs else args
+    if len(values) > _FEW:
+        return False
+    for each in values:
+        if type(each) not in _PLAIN or (isinstance(each, str | bytes) and len(each) > _SMALL):
+            return False
+    return True
 
 
 def _is_c_function(code: object) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Any, Final, cast
 
 from rq.job import Retry
 from rq.utils import parse_timeout
@@ -15,6 +16,7 @@ _CALL_OPTIONS: Final = (
     "description", "result_ttl", "ttl", "failure_ttl", "depends_on", "job_id", "at_front", "meta", "retry", "repeat",
     "on_success", "on_failure", "on_stopped", "rate_limit", "webhooks", "pipeline", "unique",
 )  # fmt: skip
+_OF_THE_CALL: Final = ("func", "args", "kwargs", "timeout", "at_front")
 
 
 def split_call(
@@ -29,6 +31,19 @@ def split_call(
             raise TypeError("extra positional arguments cannot be used along with args= and kwargs=")
         return tuple(kwargs.pop("args", None) or ()), kwargs.pop("kwargs", None) or {}, timeout, options
     return args, kwargs, timeout, options
+
+
+def are_alike(datas: Sequence[Any]) -> bool:
+    """Whether all of these EnqueueData call the same function with the same options."""
+    func, _, _, *options = datas[0]
+    meta = datas[0].meta  # could hold anything, also what cannot be compared
+    return all(data.func is func and data.meta is meta and list(data[3:]) == options for data in datas)
+
+
+def options_of(data: Any) -> dict[str, Any]:
+    """The options of enqueue_call that were given, without timeout and at_front."""
+    given = cast("dict[str, Any]", data._asdict())
+    return {name: value for name, value in given.items() if name not in _OF_THE_CALL and value is not None}
 
 
 def expanded(retry: Retry | None) -> Retry | None:

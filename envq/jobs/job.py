@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, Generic, Literal, Self, TypeVar, cast
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, cast
 
 import rq.job
 from redis import Redis
@@ -42,6 +43,8 @@ class Job(rq.job.Job, Generic[R]):
         outcome_here: how it ended where it ran in this process, else None
     """
 
+    _pattern: dict[str, Any]
+
     def __init__(self, id: str | None = None, connection: Redis | None = None, serializer: Any = None) -> None:
         super().__init__(
             id,
@@ -56,6 +59,27 @@ class Job(rq.job.Job, Generic[R]):
         self.function_here: Callable[..., Any] | None = None
         self._exact_limit: float | None = None
         self._stored_data: object = None
+
+    if not TYPE_CHECKING:  # a type checker would take any name for an attribute
+
+        def __getattr__(self, name: str) -> Any:
+            """Attributes of a job that was made from a pattern: they are filled in when one is first asked for."""
+            pattern: dict[str, Any] = vars(self).get("_pattern", {})
+            if name not in pattern:
+                return super().__getattribute__(name)  # raises, for a property what it raised itself
+            for each, value in own_attributes(pattern).items():  # what was set in the meantime stays
+                vars(self).setdefault(each, value)
+            return vars(self)[name]
+
+    @classmethod
+    def from_pattern(cls, pattern: dict[str, Any], job_id: str, data: bytes, created_at: datetime) -> Self:
+        """A job that was enqueued, with the attributes in ``pattern`` besides; cheap until those are looked at."""
+        job = object.__new__(cls)
+        job._pattern = pattern
+        job._id = job_id
+        job._data = data
+        job.created_at = job.enqueued_at = created_at
+        return job
 
     @property
     def time_limit(self) -> float | None:
@@ -156,3 +180,8 @@ class Job(rq.job.Job, Generic[R]):
             self.result_after = FROM_START
         else:
             self.result_after = before(last) if self._status in _ENDED else last
+
+
+def own_attributes(pattern: dict[str, Any]) -> dict[str, Any]:
+    """The attributes for one more job, which shares nothing with others that can be changed in place."""
+    return {name: value.copy() if type(value) in (dict, list) else value for name, value in pattern.items()}

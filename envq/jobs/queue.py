@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from datetime import datetime
-from itertools import islice
 from typing import Any, Final, cast
 
 from redis.client import Pipeline
@@ -16,18 +14,20 @@ from envq.clock import utc_now
 from envq.code.payload import Blob
 from envq.driver.client import Client
 from envq.jobs.callbacks import checked_callback
-from envq.jobs.calls import Call, Function, call_of, function_of, sharing_functions
-from envq.jobs.enqueue_options import code_life_s, expanded, extra_life_s, split_call
+from envq.jobs.calls import Call, Function, call_data, call_of, function_of, sharing_functions
+from envq.jobs.enqueue_options import are_alike, code_life_s, expanded, extra_life_s, options_of, split_call
 from envq.jobs.fast_enqueue import Pattern, Place
 from envq.jobs.inline_job import keep_scheduled, run_inline
 from envq.jobs.job import Job
 from envq.jobs.late_queue import LateQueue
 from envq.jobs.time_limit import limit_seconds, whole_seconds
+from envq.store.keys import QUEUES
 
-BULK: Final = 500  # jobs a round trip
+BULK: Final = 500  # jobs a round trip, or less
+BULK_BYTES: Final = 1024 * 1024  # of pickled calls, at which a round trip ends
 PATTERNS_KEPT: Final = 128
-_NEEDS_RQ: Final = ("depends_on", "rate_limit", "job_id", "group_id")
-_CONSTANTS: Final = (int, float, str, Retry, type(None))
+_NEEDS_RQ: Final = frozenset(("depends_on", "rate_limit", "job_id", "group_id"))
+_CONSTANTS: Final = frozenset((int, float, str, bool, Retry, type(None)))
 
 
 class Queue(LateQueue):
@@ -83,7 +83,11 @@ class Queue(LateQueue):
         if unique and not options.get("job_id"):
             raise ValueError("unique=True requires an explicit job_id")
         if pipeline is None and self._is_simple(options):
-            return self._enqueue(func, [(tuple(args or ()), kwargs or {})], timeout, options, at_front=at_front)[0]
+            client = self.client
+            function = function_of(func, client.settings.limits)
+            data = call_data(function, tuple(args or ()), kwargs or {}, client.settings.limits)
+            pattern = self._pattern(client, function, timeout, options, at_front=at_front)
+            return self._push(client, function, pattern, [data])[0]
         job = self.create_job(func, args, kwargs, timeout, **options)
         return self.enqueue_job(job, pipeline=pipeline, at_front=at_front, unique=unique)
 
@@ -139,11 +143,22 @@ class Queue(LateQueue):
     def enqueue_many(
         self, job_datas: Iterable[EnqueueData], pipeline: Pipeline | None = None, group_id: str | None = None
     ) -> list[Any]:
-        """Enqueue what prepare_data made; code that travels is sent once."""
+        """
+        Enqueue what prepare_data made; code that travels is sent once.
+
+        Calls of one function with the same options go in bulk as with ``enqueue_calls``, others in one transaction.
+        """
+        datas = cast(list[Any], list(job_datas))
         with sharing_functions():
             if self.client.jobs_here is not None:
-                return [self.enqueue_call(**data._asdict(), group_id=group_id) for data in job_datas]
-            return super().enqueue_many(job_datas, pipeline=pipeline, group_id=group_id)
+                return [self.enqueue_call(**data._asdict(), group_id=group_id) for data in datas]
+            if pipeline is None and not group_id and datas and are_alike(datas):
+                options = options_of(datas[0])
+                if self._is_simple(options):
+                    first = datas[0]
+                    calls: Iterable[Any] = ((tuple(data.args or ()), data.kwargs or {}) for data in datas)
+                    return self._enqueue(first.func, calls, first.timeout, options, at_front=first.at_front)
+            return super().enqueue_many(datas, pipeline=pipeline, group_id=group_id)
 
     def enqueue_calls(
         self,
@@ -155,17 +170,12 @@ class Queue(LateQueue):
         **options: Any,
     ) -> list[Job[Any]]:
         """Enqueue one call for each tuple of arguments, in order, BULK a round trip; options as for enqueue_call."""
-        jobs: list[Job[Any]] = []
         with sharing_functions():
-            for chunk in _chunks(arguments, BULK):
-                if self._is_simple(options):
-                    calls = [(args, cast("dict[str, Any]", {})) for args in chunk]
-                    jobs += self._enqueue(func, calls, timeout, options, at_front=at_front)
-                else:
-                    jobs += [
-                        self.enqueue_call(func, args, None, timeout, at_front=at_front, **options) for args in chunk
-                    ]
-        return jobs
+            if self._is_simple(options):
+                none: dict[str, Any] = {}
+                calls = ((args, none) for args in arguments)
+                return self._enqueue(func, calls, timeout, options, at_front=at_front)
+            return [self.enqueue_call(func, args, None, timeout, at_front=at_front, **options) for args in arguments]
 
     def run_job(self, job: Any) -> Job[Any]:
         """Run a job in this process (is_async=False); its variables are reset once its result is stored."""
@@ -174,46 +184,73 @@ class Queue(LateQueue):
 
     def _is_simple(self, options: dict[str, Any]) -> bool:
         """Whether it takes no more than to write the record and push the id."""
-        return self.is_async and self.client.jobs_here is None and not any(map(options.get, _NEEDS_RQ))
+        if not self.is_async or self.client.jobs_here is not None:
+            return False
+        return _NEEDS_RQ.isdisjoint(options) or not any(map(options.get, _NEEDS_RQ))
 
     def _enqueue(
         self,
         func: Callable[..., Any] | str,
-        arguments: Sequence[tuple[tuple[Any, ...], dict[str, Any]]],
+        calls: Iterable[tuple[tuple[Any, ...], dict[str, Any]]],
         timeout: float | str | None,
         options: dict[str, Any],
         *,
         at_front: bool,
     ) -> list[Job[Any]]:
         client = self.client
-        function = function_of(func, client.settings.limits)
-        calls = [call_of(function, args, kwargs, client.settings.limits) for args, kwargs in arguments]
-        limit = self._default_limit if timeout is None else limit_seconds(timeout)
-        pattern = self._pattern((client, self.name, limit), function, options)
-        jobs = pattern.jobs(calls)
-        place = Place(self.key, at_front)
-        if function.blob is not None:
-            code_ttl_s = code_life_s(options.get("failure_ttl"))
-            place = replace(place, code_key=client.keys.code(function.blob.header.digest), code_ttl_s=code_ttl_s)
-        while not pattern.push(client.connection, place, jobs):
+        limits = client.settings.limits
+        function = function_of(func, limits)
+        pattern: Pattern | None = None
+        jobs: list[Job[Any]] = []
+        for chunk in _chunks(call_data(function, args, kwargs, limits) for args, kwargs in calls):
+            pattern = pattern or self._pattern(client, function, timeout, options, at_front=at_front)
+            jobs += self._push(client, function, pattern, chunk)
+        return jobs
+
+    def _push(self, client: Client, function: Function, pattern: Pattern, calls: list[bytes]) -> list[Job[Any]]:
+        while (jobs := pattern.push(calls)) is None:
             client.code.ensure(cast(Blob, function.blob))
         return jobs
 
-    def _pattern(self, place: tuple[Client, str, float | None], function: Function, options: dict[str, Any]) -> Pattern:
+    def _pattern(
+        self,
+        client: Client,
+        function: Function,
+        timeout: float | str | None,
+        options: dict[str, Any],
+        *,
+        at_front: bool,
+    ) -> Pattern:
         """Made once for the same function, place and options, as far as those cannot change."""
-        constant = all(isinstance(value, _CONSTANTS) for value in options.values())
+        for value in options.values():
+            if type(value) not in _CONSTANTS:
+                return self._new_pattern(client, function, timeout, options, at_front=at_front)
         digest = function.blob.header.digest if function.blob else ""
-        key = (*place, function.name, digest, frozenset(options.items()) if constant else None)
-        pattern = self._patterns.get(key) if constant else None
+        key = (client, self._given_name, function.name, digest, timeout, at_front, frozenset(options.items()))
+        pattern = self._patterns.get(key)
         if pattern is None:
-            job = self._record(function, Call("", None, (), {}), place[2], dict(options))
-            self._prepare_for_queue(job)
-            pattern = Pattern(job)
+            pattern = self._new_pattern(client, function, timeout, options, at_front=at_front)
             if len(self._patterns) >= PATTERNS_KEPT:
                 self._patterns.clear()
-            if constant:
-                self._patterns[key] = pattern
+            self._patterns[key] = pattern
         return pattern
+
+    def _new_pattern(
+        self,
+        client: Client,
+        function: Function,
+        timeout: float | str | None,
+        options: dict[str, Any],
+        *,
+        at_front: bool,
+    ) -> Pattern:
+        limit = self._default_limit if timeout is None else limit_seconds(timeout)
+        job = self._record(function, Call("", None, (), {}), limit, dict(options))
+        self._prepare_for_queue(job)
+        if function.blob is None:
+            return Pattern(job, Place((self.key, QUEUES), at_front))
+        code_key = client.keys.code(function.blob.header.digest)
+        return Pattern(job, Place((self.key, QUEUES, code_key), at_front, code_life_s(options.get("failure_ttl"))))
 
     def _record(self, function: Function, call: Call, limit: float | None, options: dict[str, Any]) -> Job[Any]:
         on_crash = options.pop("on_crash", "requeue")
@@ -231,7 +268,15 @@ class Queue(LateQueue):
         return job
 
 
-def _chunks(items: Iterable[tuple[Any, ...]], size: int) -> Iterator[list[tuple[Any, ...]]]:
-    iterator = iter(items)
-    while chunk := list(islice(iterator, size)):
+def _chunks(calls: Iterable[bytes]) -> Iterator[list[bytes]]:
+    """As many as make a round trip worth while, by number and by bytes: what is built and sent at once stays small."""
+    chunk: list[bytes] = []
+    size = 0
+    for data in calls:
+        chunk.append(data)
+        size += len(data)
+        if len(chunk) >= BULK or size >= BULK_BYTES:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
         yield chunk

@@ -6,7 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
+from typing import Any, Final, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 
 import rq.queue
 from rq.defaults import DEFAULT_RESULT_TTL
@@ -20,6 +20,8 @@ from envq.jobs.options import NAMES, JobOptions, checked
 from envq.jobs.queue import Queue
 from envq.jobs.time_limit import NO_LIMIT
 
+SHAPES_KEPT: Final = 64  # of calls that fit the signature, per function and options
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -31,6 +33,8 @@ class Enqueuing(Generic[P, R]):
         self._function = function
         self._options = options
         self._signature = _signature(function)
+        self._accepted: set[tuple[Any, ...]] = set()
+        self._call_options = {name: value for name, value in options.items() if name != "queue"}
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Have a worker call it; raises TypeError for arguments that it does not take."""
@@ -64,11 +68,12 @@ class Enqueuing(Generic[P, R]):
         return Enqueuing(self._function, cast(JobOptions, {**self._options, **_normal(options)}))
 
     def _queue(self) -> tuple[Queue, dict[str, Any]]:
-        options = cast("dict[str, Any]", dict(self._options))
-        return _queue_of(options.pop("queue", "default")), options
+        return _queue_of(self._options.get("queue", "default")), self._call_options
 
     def _check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if self._signature is None:
+        # Only how many are positional and the names of the others can be wrong.
+        shape = (len(args), *kwargs)
+        if self._signature is None or shape in self._accepted:
             return
         try:
             self._signature.bind(*args, **kwargs)
@@ -77,6 +82,8 @@ class Enqueuing(Generic[P, R]):
             options = [each for each in kwargs if each in NAMES and each not in self._signature.parameters]
             hint = f"; options of the job are given before: {name}.options({options[0]}=...)" if options else ""
             raise TypeError(f"{name}(): {error}{hint}") from None
+        if len(self._accepted) < SHAPES_KEPT:
+            self._accepted.add(shape)
 
     def _checked(self, arguments: Iterable[tuple[Any, ...]]) -> Iterable[tuple[Any, ...]]:
         lengths: set[int] = set()

@@ -11,6 +11,7 @@ from redis.backoff import ExponentialBackoff, NoBackoff
 from redis.retry import Retry
 
 from envq.errors import ConfigurationError, ServerUnavailable
+from envq.store.driver_client import DriverClient, DriverPool
 
 CONNECT_TIMEOUT_S: Final = 5.0
 DRIVER_CONNECTIONS: Final = 64  # at most so many per process; more threads wait for one
@@ -31,7 +32,7 @@ def driver_client(url: str) -> redis.Redis:
     """
     retry = Retry(ExponentialBackoff(cap=0.5, base=0.05), DRIVER_RETRIES)
     options = {"retry": retry, "max_connections": DRIVER_CONNECTIONS, "timeout": CONNECT_TIMEOUT_S}
-    return _client(url, redis.BlockingConnectionPool, options)
+    return _client(url, DriverPool, options, DriverClient)
 
 
 def worker_client(url: str) -> redis.Redis:
@@ -43,7 +44,12 @@ def worker_client(url: str) -> redis.Redis:
     return _client(url, redis.ConnectionPool, {"retry": Retry(NoBackoff(), 0)})
 
 
-def _client(url: str, pool_class: type[redis.ConnectionPool], options: dict[str, Any]) -> redis.Redis:
+def _client(
+    url: str,
+    pool_class: type[redis.ConnectionPool],
+    options: dict[str, Any],
+    client_class: type[redis.Redis] = redis.Redis,
+) -> redis.Redis:
     check_url(url)
     common = {"socket_connect_timeout": CONNECT_TIMEOUT_S, "health_check_interval": 30}
     try:
@@ -51,7 +57,7 @@ def _client(url: str, pool_class: type[redis.ConnectionPool], options: dict[str,
         pool = pool_class.from_url(url, **common, **options)
     except (ValueError, TypeError) as error:
         raise ConfigurationError(f"cannot use the Redis URL {safe_url(url)!r}: {error}") from None
-    client = redis.Redis(connection_pool=pool)
+    client = client_class(connection_pool=pool)
     check_client(client)
     return client
 

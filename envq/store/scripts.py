@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, cast
 from redis import Redis
 from redis.client import Pipeline
 from redis.commands.core import Script
+from redis.exceptions import NoScriptError
 
 from envq.store import keys as rq
 from envq.store.keys import Keys
@@ -39,7 +40,7 @@ def source(name: str) -> str:
 @cache
 def digest(name: str) -> str:
     """By which a server that has seen the script knows it."""
-    return sha1(source(name).encode()).hexdigest()
+    return sha1(source(name).encode(), usedforsecurity=False).hexdigest()
 
 
 def _script(connection: Redis, name: str) -> Script:
@@ -47,14 +48,24 @@ def _script(connection: Redis, name: str) -> Script:
     return connection.register_script(source(name))
 
 
-def enqueue(connection: Redis, queue_key: str, code_key: str, arguments: Sequence[Any]) -> bool:
+def enqueue_command(keys: Sequence[str], arguments: Sequence[Any]) -> tuple[Any, ...]:
+    """The beginning that ``enqueue`` has in common for jobs of one kind; ``keys`` and arguments as the script says."""
+    return ("EVALSHA", digest("enqueue"), len(keys), *keys, rq.JOB_PREFIX, *arguments)
+
+
+def enqueue(connection: Redis, command: Sequence[Any]) -> bool:
     """
     Write new jobs and put them on their queue, atomically; ids that exist already are left as they are.
 
-    False where the code they need (key "" for none) is not in Redis; then nothing was written.
+    ``command`` begins with what ``enqueue_command`` gave. False where the code that the jobs need is not in Redis; then
+    nothing was written.
     """
-    touched = [queue_key, rq.QUEUES, *filter(None, [code_key])]
-    return _script(connection, "enqueue")(keys=touched, args=[rq.JOB_PREFIX, *arguments]) >= 0
+    send = cast(Any, connection).execute_command  # not redis-py's Script, which hashes the source each time
+    try:
+        return send(*command) >= 0
+    except NoScriptError:
+        connection.script_load(source("enqueue"))
+        return send(*command) >= 0
 
 
 def standing(pipeline: Pipeline, claims_key: str, job_id: str) -> tuple[bool, bool]:

@@ -1,0 +1,212 @@
+"""A producer's client: a bounded pool for threads and forks, and a short way for scripts."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from contextlib import suppress
+from typing import Any, Final, cast
+from weakref import WeakSet
+
+import hiredis
+import redis
+
+_pack: Any = getattr(hiredis, "pack_command", None)  # old ones have none
+_TOLD_TO_RECONNECT: Final = hasattr(redis.Connection, "should_reconnect")  # since redis-py 5.1
+_LOST: Final = (redis.ConnectionError, redis.TimeoutError, OSError)
+
+
+class DriverPool(redis.ConnectionPool):
+    """
+    At most ``max_connections`` connections per process; more threads wait up to ``timeout`` seconds for one.
+
+    Unlike redis-py's BlockingConnectionPool it takes no lock while there are connections to give, and a forked child
+    waits for no lock that a thread of its parent held.
+    """
+
+    def __init__(self, *, timeout: float, **options: Any) -> None:
+        self._timeout_s = timeout
+        self._renew_locks()
+        super().__init__(**options)
+        _pools.add(self)
+
+    def get_connection(self, *_: Any, **__: Any) -> Any:
+        """A connection with nothing unread on it; redis.ConnectionError where none becomes free."""
+        if self.pid != os.getpid():  # not every fork runs Python's hooks: uWSGI's does so on request only
+            self._checkpid()
+        connection = self._pop()
+        if connection is None:
+            connection = self._wait_for_one()
+        self._in_use.add(connection)
+        try:
+            _make_ready(connection)
+        except BaseException:
+            self.release(connection)
+            raise
+        return connection
+
+    def get_settled(self) -> Any:
+        """The same for a caller that can do with one that the server has closed; spares a look at the socket."""
+        if self.pid != os.getpid():
+            self._checkpid()
+        try:
+            connection = self._settled.pop()
+        except IndexError:
+            return self.get_connection()
+        self._in_use.add(connection)
+        return connection
+
+    def release(self, connection: Any, *, settled: bool = False) -> None:
+        """
+        Give it back; one that belongs to the parent of this process is closed here, and stays open there.
+
+        Args:
+            settled: whether each reply to what was sent on it has been read
+        """
+        if self.pid != os.getpid():
+            self._checkpid()
+        if connection not in self._in_use:
+            if connection.pid != self.pid:
+                connection.disconnect()
+            return
+        if _TOLD_TO_RECONNECT and connection.should_reconnect():
+            connection.disconnect()
+        self._in_use.discard(connection)
+        if not self._waiters:
+            (self._settled if settled else self._idle).append(connection)
+            if not self._waiters:  # looked at again: whoever comes to wait looks for an idle one after that
+                return
+            connection = None
+        with self._queue_lock:
+            if connection is not None:  # the one who waits longest gets it, not whoever comes along
+                self._idle.append(connection)
+            self._serve_waiters()
+
+    def disconnect(self, inuse_connections: bool = True) -> None:
+        """Close its connections; those in use too, unless told otherwise."""
+        self._checkpid()
+        for connection in [*self._idle, *self._settled, *(self._in_use if inuse_connections else ())]:
+            connection.disconnect()
+
+    def reset(self) -> None:
+        """Forget all connections."""
+        # Before redis-py notes the process id, by which other threads see that this is done.
+        self._idle: list[Any] = []
+        self._settled: list[Any] = []
+        self._in_use: set[Any] = set()
+        super().reset()
+        self._available_connections, self._in_use_connections = self._idle, self._in_use
+
+    def after_fork(self) -> None:
+        """In the child, before it has a second thread: the connections are the parent's."""
+        self._renew_locks()
+        self.reset()
+
+    def _renew_locks(self) -> None:
+        self._queue_lock = threading.Lock()
+        self._waiters: deque[_Waiter] = deque()
+        self._lock = threading.RLock()
+        self._fork_lock = threading.RLock()
+
+    def _pop(self) -> Any:
+        # Taking from a list's end, and putting there, is atomic; others do so at the same time.
+        for connections in (self._idle, self._settled):
+            with suppress(IndexError):
+                return connections.pop()
+        return None
+
+    def _wait_for_one(self) -> Any:
+        """What is given back next, in the order in which threads came, or a new one where there may be more."""
+        with self._queue_lock:
+            if (connection := self._pop()) is not None:
+                return connection
+            if self._created_connections < self.max_connections:
+                return cast(Any, self.make_connection())
+            waiter = _Waiter()
+            self._waiters.append(waiter)
+            self._serve_waiters()  # one may have been given back since
+        try:
+            waiter.served.wait(self._timeout_s)
+        except BaseException:
+            self._leave(waiter)
+            raise
+        connection = self._leave(waiter, keep=True)
+        if connection is None:
+            raise redis.ConnectionError(f"all {self.max_connections} connections are in use")
+        return connection
+
+    def _leave(self, waiter: _Waiter, *, keep: bool = False) -> Any:
+        with self._queue_lock:
+            if waiter in self._waiters:
+                self._waiters.remove(waiter)
+            elif not keep:
+                self._idle.append(waiter.connection)
+                self._serve_waiters()
+            return waiter.connection
+
+    def _serve_waiters(self) -> None:
+        while self._waiters and (connection := self._pop()) is not None:
+            waiter = self._waiters.popleft()
+            waiter.connection = connection
+            waiter.served.set()
+
+
+class _Waiter:
+    def __init__(self) -> None:
+        self.served = threading.Event()
+        self.connection: Any = None
+
+
+class DriverClient(redis.Redis):
+    """Runs scripts without what redis-py puts around each command; all else as redis-py does."""
+
+    def execute_command(self, *args: Any, **options: Any) -> Any:
+        """Send a command; a lost connection is redis-py's to retry, also where the short way met it."""
+        if args[0] != "EVALSHA" or self.connection is not None:
+            return cast(Any, super()).execute_command(*args, **options)
+        pool = cast(Any, self.connection_pool)
+        connection, settled = pool.get_settled(), False
+        try:
+            connection.send_packed_command(_packed(connection, args))
+            reply = connection.read_response()
+            settled = True
+            return reply
+        except redis.ResponseError:
+            raise
+        except _LOST:
+            connection.disconnect()
+        except BaseException:  # an interrupt: the reply may still come
+            connection.disconnect()
+            raise
+        finally:
+            pool.release(connection, settled=settled)
+        return cast(Any, super()).execute_command(*args, **options)
+
+
+def _packed(connection: Any, command: tuple[Any, ...]) -> Any:
+    # Without redis-py's look at each argument: those of scripts are text, bytes and numbers.
+    return connection.pack_command(*command) if _pack is None else (_pack(command),)
+
+
+def _make_ready(connection: Any) -> None:
+    """Connect it if it is not, or if it was closed by the server or holds a reply that nobody has read."""
+    if connection._sock is None:
+        connection.connect()
+        return
+    try:
+        usable = not connection.can_read()
+    except _LOST:
+        usable = False
+    if not usable:
+        connection.disconnect()
+        connection.connect()
+
+
+def _after_fork() -> None:
+    for pool in _pools:
+        pool.after_fork()
+
+
+_pools: WeakSet[DriverPool] = WeakSet()
+os.register_at_fork(after_in_child=_after_fork)
