@@ -102,10 +102,11 @@ class Ledger:
 
     def _publish(self) -> None:
         # Two areas take turns, and what lies in one never changes before the trip does: readers compare the trip.
-        word, sequence = self._word, self._sequence + 1
-        word[_SEQUENCE] = sequence
+        word = self._word
+        self._sequence = sequence = self._sequence + 2
+        word[_SEQUENCE] = sequence - 1
         _HEAD.pack_into(self._bytes, 2 * _WORD, self.trip, self._held, self._area, self._used)
-        self._sequence = word[_SEQUENCE] = sequence + 1
+        word[_SEQUENCE] = sequence
 
     # -- the supervisor ------------------------------------------------------------------------------------
 

@@ -116,19 +116,24 @@ class Slot:
 
     def write(self, phase: Phase, subject: str = "", detail: str = "", deadline: float = 0.0) -> None:
         """Say what happens from now on (executor only). A job is begun once its execution is named."""
-        self._now = (phase, subject, detail)
-        memory, word, place = self._bytes, self._word, _WORK
+        memory, word = self._view, self._words
+        if memory is None or word is None:
+            memory, word = self._bytes, self._word
+        self._now = now = (phase, subject, detail)
+        place = _WORK
         if phase in _OF_JOBS:
             place = _JOB
-            self._inside = self._inside or bool(detail) or phase is not Phase.PREPARING
-        sequence = self._sequence + 1
-        word[0] = sequence
-        if self._texts[place] != (subject, detail):
-            self._texts[place] = (subject, detail)
-            first, second = _clip(subject), _clip(detail)
+            if detail or phase is not Phase.PREPARING:
+                self._inside = True
+        self._sequence = sequence = self._sequence + 2
+        word[0] = sequence - 1
+        texts = now[1:]
+        if self._texts[place] != texts:
+            self._texts[place] = texts
+            first, second = subject.encode()[:_TEXT], detail.encode()[:_TEXT]
             _PAIR.pack_into(memory, place, len(first), first, len(second), second)
         _NUMBERS.pack_into(memory, _WORD, phase, time.monotonic(), deadline, self._jobs, self._inside)
-        self._sequence = word[0] = sequence + 1
+        word[0] = sequence
 
     @property
     def now(self) -> tuple[Phase, str, str]:

@@ -17,9 +17,8 @@ import traceback
 # What signal.getsignal asks, before it looks for a name of the answer.
 from _signal import getsignal as _handler_of  # type: ignore[import] # pyright: ignore
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import FrameType, TracebackType
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
 from envq.errors import JobStopRequested
 from envq.runtime import TimeLimit
@@ -42,8 +41,10 @@ _BOOKKEEPING: Final = frozenset(
 )
 
 
-@dataclass(frozen=True)
-class Work:
+Error = BaseException | Callable[[], BaseException]
+
+
+class Work(NamedTuple):
     """What is being limited, as the slot shows it."""
 
     phase: Phase
@@ -56,9 +57,9 @@ class Deadlines:
 
     def __init__(self, slot: Slot) -> None:
         self._slot = slot
-        self._stack: list[Limit] = []
+        self.stack: list[Limit] = []  # those in force, the innermost last
         self._outside = slot.now  # what goes on when no limit is in force any more
-        self._handlers: dict[signal.Signals, Any] = {}
+        self._handlers: list[tuple[int, Any]] = []
         self._struck = False
         self.after_strike: Callable[[], None] = _nothing  # called once the block in which an error was raised is left
 
@@ -69,18 +70,20 @@ class Deadlines:
 
     def note_handlers(self) -> None:
         """What handles our signals now is what ``take_back`` restores."""
-        self._handlers = {number: _handler_of(number) for number in _OURS}
+        self._handlers = [(int(number), _handler_of(number)) for number in _OURS]
 
     def take_back(self) -> list[str]:
         """Restore the handlers that a job has changed; the names of their signals."""
-        changed = [number for number, handler in self._handlers.items() if _handler_of(number) != handler]
-        for number in changed:
-            signal.signal(number, self._handlers[number])
-        return [number.name for number in changed]
+        changed: list[str] = []
+        for number, handler in self._handlers:
+            if _handler_of(number) is not handler:
+                signal.signal(number, handler)
+                changed.append(signal.Signals(number).name)
+        return changed
 
-    def limit(self, seconds: float | None, work: Work, error: BaseException) -> Limit:
+    def limit(self, seconds: float | None, work: Work, error: Error) -> Limit:
         """
-        A context in which ``error`` is raised after so many seconds.
+        A context in which ``error``, or what it makes, is raised after so many seconds.
 
         None means no limit; the context can then still be interrupted. An interval keeps raising until the
         context is left.
@@ -89,11 +92,11 @@ class Deadlines:
 
     def push(self, limit: Limit) -> None:
         """Start a limit; the outer one's clock stops."""
-        if self._stack:
-            self._stack[-1].pause()
+        if self.stack:
+            self.stack[-1].pause()
         else:
             self._outside = self._slot.now
-        self._stack.append(limit)
+        self.stack.append(limit)
         self._resume(limit)
 
     def pop(self, limit: Limit, error: BaseException | None = None) -> None:
@@ -105,77 +108,87 @@ class Deadlines:
         """
         if limit.pid != os.getpid():
             _end_copy(error)
-        del self._stack[limit.depth :]
+        del self.stack[limit.depth :]
         if self._struck:
             self._struck = False
             self.after_strike()
-        if self._stack:
-            self._resume(self._stack[-1])
+        if self.stack:
+            self._resume(self.stack[-1])
             return
-        work = limit.work  # the timer is left to find nothing in force: disarming it costs as much as arming
-        if work.phase in (Phase.RUNNING, Phase.STORING):
-            self._slot.write(Phase.STORING, work.subject, work.detail)  # whoever dies now has run that job
+        phase, subject, detail = (
+            limit.work
+        )  # the timer is left to find nothing in force: disarming costs as much as arming
+        if phase is Phase.RUNNING or phase is Phase.STORING:
+            self._slot.write(Phase.STORING, subject, detail)  # whoever dies now has run that job
         else:
             self._slot.write(*self._outside)
 
     @property
     def depth(self) -> int:
         """How many limits are in force."""
-        return len(self._stack)
+        return len(self.stack)
 
     def _resume(self, limit: Limit) -> None:
-        limit.ends_at = time.monotonic() + limit.left
-        bounded = limit.left < math.inf
-        self._slot.write(limit.work.phase, limit.work.subject, limit.work.detail, limit.ends_at if bounded else 0.0)
-        signal.setitimer(signal.ITIMER_REAL, max(limit.left, _SOON_S) if bounded else 0, REPEAT_S)
+        left, (phase, subject, detail) = limit.left, limit.work
+        limit.ends_at = ends_at = time.monotonic() + left
+        if left < math.inf:
+            self._slot.write(phase, subject, detail, ends_at)
+            signal.setitimer(signal.ITIMER_REAL, left if left > _SOON_S else _SOON_S, REPEAT_S)
+        else:
+            self._slot.write(phase, subject, detail)
+            signal.setitimer(signal.ITIMER_REAL, 0)
 
     def _on_alarm(self, _signum: int, frame: FrameType | None) -> None:
-        if not self._stack:
+        if not self.stack:
             signal.setitimer(signal.ITIMER_REAL, 0)
             return
-        top = self._stack[-1]
+        top = self.stack[-1]
         if time.monotonic() < top.ends_at:
             return
-        self._raise(top.error, frame)
+        self._raise(top, frame)
 
     def _on_request(self, _signum: int, frame: FrameType | None) -> None:
         interrupt, target = self._slot.asked()
-        if not self._stack:
+        if not self.stack:
             return
-        top = self._stack[-1].work
+        top = self.stack[-1].work
         if interrupt is Interrupt.CANCEL_BUILD and top.phase is Phase.BUILDING and top.subject == target:
             self._interrupt(TimeLimit(f"the build of {target} was cancelled: it is not declared any more"), frame)
         elif interrupt is Interrupt.CANCEL_OUTDATED_BUILD and top.subject == target:
             self.break_off_build(frame, "it was declared anew")
         elif interrupt is Interrupt.STOP_JOB and any(
-            limit.work.phase is Phase.RUNNING and limit.work.subject == target for limit in self._stack
+            limit.work.phase is Phase.RUNNING and limit.work.subject == target for limit in self.stack
         ):
             self._interrupt(JobStopRequested(f"job {target} was stopped on request"), frame)
 
     def break_off_build(self, frame: FrameType | None, why: str) -> None:
         """End a build between jobs; one inside a job belongs to the job."""
-        phases = [limit.work.phase for limit in self._stack]
+        phases = [limit.work.phase for limit in self.stack]
         if phases and phases[-1] is Phase.BUILDING and Phase.RUNNING not in phases:
             self._interrupt(TimeLimit(f"the build was broken off: {why}"), frame)
 
     def _interrupt(self, error: BaseException, frame: FrameType | None) -> None:
-        top = self._stack[-1]
+        top = self.stack[-1]
         top.error, top.left, top.ends_at = error, 0.0, 0.0
-        self._raise(error, frame)
+        self._raise(top, frame)
 
-    def _raise(self, error: BaseException, frame: FrameType | None) -> None:
+    def _raise(self, limit: Limit, frame: FrameType | None) -> None:
         # Inside our own bookkeeping an exception would leave it half changed: come again.
         if _in_bookkeeping(frame):
             signal.setitimer(signal.ITIMER_REAL, _SOON_S, REPEAT_S)
             return
         self._struck = True
-        raise error
+        if not isinstance(limit.error, BaseException):
+            limit.error = limit.error()
+        raise limit.error
 
 
 class Limit:
     """One time limit, as a context."""
 
-    def __init__(self, deadlines: Deadlines, seconds: float, work: Work, error: BaseException) -> None:
+    __slots__ = ("_deadlines", "depth", "ends_at", "error", "left", "pid", "work")
+
+    def __init__(self, deadlines: Deadlines, seconds: float, work: Work, error: Error) -> None:
         self.left = seconds
         self.work = work
         self.error = error
@@ -185,7 +198,7 @@ class Limit:
         self._deadlines = deadlines
 
     def __enter__(self) -> Limit:
-        self.depth, self.pid = self._deadlines.depth, os.getpid()
+        self.depth, self.pid = len(self._deadlines.stack), os.getpid()
         self._deadlines.push(self)
         return self
 

@@ -14,6 +14,9 @@ def time_limit(context: JobContext, call_next: CallNext) -> Any:
     """Raise JobTimedOut inside the job; the supervisor kills what does not yield within the grace."""
     seconds = context.time_limit
     work = Work(Phase.RUNNING, context.job_id, context.execution_id)
-    error = JobTimedOut(f"job exceeded its timeout of {seconds or 0:g} s")
-    with context.services.deadlines.limit(seconds, work, error):
+    with context.services.deadlines.limit(seconds, work, lambda: _too_long(seconds)):
         return call_next(context)
+
+
+def _too_long(seconds: float | None) -> JobTimedOut:
+    return JobTimedOut(f"job exceeded its timeout of {seconds or 0:g} s")
