@@ -78,7 +78,7 @@ def drain(server: RedisServer, workers: Workers, records: Path, marks: int, proc
         worker_us=(worker_end - worker_begin) * per_job,
         first_ms=(made[0].at_ns - workers.spawned_ns) / 1e6,
         commands={name: each.calls / len(jobs) for name, each in stats.items()},
-        overlap_rate=_overlap_rate(counted, processes) if processes > 1 else None,
+        overlap_rate=overlap_rate(counted, processes) if processes > 1 else None,
     )
 
 
@@ -86,7 +86,7 @@ def _rate(times_ns: list[int]) -> float:
     return (len(times_ns) - 1) / ((max(times_ns) - min(times_ns)) / 1e9)
 
 
-def _overlap_rate(jobs: list[Record], processes: int) -> float | None:
+def overlap_rate(jobs: list[Record], processes: int) -> float | None:
     """From the first job of the last process to begin to the last job of the first to end."""
     pids = {each.pid for each in jobs}
     of_process: dict[int, list[int]] = defaultdict(list)

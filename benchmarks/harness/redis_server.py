@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-_SERVER = ("redis-server", "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--databases", "64")
+_OPTIONS = ("--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--databases", "64")
 _START_WITHIN_S = 10.0
 _OWN_COMMANDS = frozenset({"info", "config", "flushall", "ping"})
 
@@ -72,6 +72,11 @@ class Connection:
             return self._file.read(n + 2)[:-2].decode("utf-8", "replace")
         return [self._read() for _ in range(n)]
 
+    def close(self) -> None:
+        """Disconnect."""
+        self._file.close()
+        self._socket.close()
+
     def info(self, section: str) -> dict[str, str]:
         """One section of INFO."""
         pairs = (line.partition(":") for line in str(self("INFO", section)).splitlines())
@@ -106,13 +111,13 @@ class RedisServer:
 
     connection: Connection
 
-    def __init__(self, *, rtt_ms: float = 0.0) -> None:
+    def __init__(self, *, rtt_ms: float = 0.0, binary: str = "redis-server") -> None:
         self.port = free_port()
         self._proxy: subprocess.Popen[bytes] | None = None
         self._url_port = self.port
         self._folder = tempfile.mkdtemp(prefix="bench-redis-")
         self._process = subprocess.Popen(
-            [*_SERVER, "--port", str(self.port), "--dir", self._folder],
+            [binary, *_OPTIONS, "--port", str(self.port), "--dir", self._folder],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
@@ -142,6 +147,7 @@ class RedisServer:
 
     def stop(self) -> None:
         """End both processes."""
+        self.connection.close()
         if self._proxy is not None:
             self._proxy.kill()
             self._proxy.wait()

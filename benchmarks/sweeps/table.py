@@ -11,6 +11,7 @@ _SECONDS = 2.0  # of one point's drain
 _RQ = "rq:simple"
 _MOST_PAYLOAD = 100_000_000  # bytes of all jobs of a drain
 _LONGEST_RUN_S = 4.0
+_FEWEST = 60
 
 
 def _depth(bench: Bench, name: str, depth: float) -> float:
@@ -45,10 +46,12 @@ def _variables(bench: Bench, name: str, declared: float) -> float:
 
 def _round_trip(bench: Bench, name: str, rtt_ms: float) -> float:
     with RedisServer() as near:
-        at_once = bench.jobs(near, name, _SECONDS)
+        most = bench.jobs(near, name, _SECONDS)
+        if not rtt_ms:
+            return bench.drain(near, name, most).rate
     with RedisServer(rtt_ms=rtt_ms) as server:
-        rate = bench.drain(server, name, 100).rate if rtt_ms else float("inf")
-        return bench.drain(server, name, max(100, min(at_once, int(rate * _SECONDS)))).rate
+        trial = bench.drain(server, name, _FEWEST).rate
+        return bench.drain(server, name, max(_FEWEST, min(most, int(trial * _SECONDS * bench.scale)))).rate
 
 
 def _job_length(bench: Bench, name: str, ms: float) -> float:
