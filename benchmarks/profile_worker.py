@@ -129,8 +129,8 @@ def _shares(counts: Counter[str], stacks: Counter[str], job_us: float) -> dict[s
     return {activity: counts[activity] * per_sample for activity in ("python", "write", "read")}
 
 
-def table(record: dict[str, Any]) -> str:
-    """Both parts as Markdown, the largest first."""
+def table(record: dict[str, Any], least_us: float = 0.0) -> str:
+    """Both parts as Markdown, the largest first, without what takes less than that."""
     lines = [
         f"{record['job_us']:.1f} µs a job in the executor, {record['redis_us']:.1f} µs of CPU in Redis.",
         "",
@@ -138,10 +138,13 @@ def table(record: dict[str, Any]) -> str:
         "|---|--:|--:|--:|",
     ]
     for module, us in sorted(record["modules"].items(), key=lambda item: -sum(item[1].values())):
-        lines.append(f"| `{module}` | {us['python']:.1f} | {us['write']:.1f} | {us['read']:.1f} |")
+        if sum(us.values()) >= least_us:
+            lines.append(f"| `{module}` | {us['python']:.1f} | {us['write']:.1f} | {us['read']:.1f} |")
     lines += ["", "| command | calls a job | µs a job |", "|---|--:|--:|"]
     for command, each in sorted(record["commands"].items(), key=lambda item: -item[1]["us"]):
-        lines.append(f"| `{command}` | {each['calls']:.2f} | {each['us']:.1f} |")
+        if each["us"] >= least_us / 5:
+            name = command.replace("|", " ").upper()
+            lines.append(f"| `{name}` | {each['calls']:.2f} | {each['us']:.1f} |")
     return "\n".join(lines)
 
 

@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import profile_worker
 from harness.results import DEFAULT, Goal, Results
 from rows.table import ROWS
 from sweeps.table import SWEEPS
@@ -32,6 +33,7 @@ def main() -> int:
         ("goals", goals_table(results)),
         ("figures", figures(results)),
         ("sweeps", sweeps(results)),
+        ("profile", profile(results)),
         ("conditions", conditions(results)),
     ):
         page = between_markers(page, marker, text)
@@ -87,46 +89,78 @@ def number_text(value: float) -> str:
 
 
 def figures(results: Results) -> str:
-    """All series of all rows: median, and lowest and highest of the rounds."""
+    """All series of all rows; those that are about the same subjects in one table."""
     lines: list[str] = []
     for row in ROWS:
         record = results.section("rows").get(row.name)
         if record is None:
             continue
-        for title, series in record["figures"].items():
-            if rendered := series_table(series):
-                lines += [f"**{row.title}: {title}**", "", *rendered, ""]
+        for tables in grouped(record["figures"]):
+            lines += [f"**{row.title}**", "", *table_of(tables), ""]
         lines += [f"- {name} failed: `{' '.join(why.split())[-200:]}`" for name, why in record["failures"].items()]
     return "\n".join(lines).strip()
 
 
-def series_table(series: dict[str, Any]) -> list[str]:
-    """By what the figures are: rounds, percentiles, one figure, or texts."""
-    figures_of = list(series.values())
-    if not figures_of:
-        return []
-    if all(isinstance(each, list) for each in figures_of):
-        head = ["| | median | lowest | highest |", "|---|--:|--:|--:|"]
-        return head + [
-            f"| {name} | {number_text(statistics.median(values))} | {number_text(min(values))} "
-            f"| {number_text(max(values))} |"
-            for name, values in series.items()
-        ]
-    if all(isinstance(each, int | float) for each in figures_of):
-        return ["| | |", "|---|--:|", *(f"| {name} | {number_text(value)} |" for name, value in series.items())]
+def grouped(series: dict[str, dict[str, Any]]) -> list[dict[str, dict[str, Any]]]:
+    """Series of rounds that share a subject stay together, any other kind is alone."""
+    groups: list[dict[str, dict[str, Any]]] = []
+    for title, of_subjects in series.items():
+        together = (each for each in groups if _is_rounds(each) and set(of_subjects) & set(next(iter(each.values()))))
+        group = next(together, None) if _is_rounds({title: of_subjects}) else None
+        if group is None:
+            groups.append({title: of_subjects})
+        else:
+            group[title] = of_subjects
+    return [group for group in groups if any(group.values())]
+
+
+def _is_rounds(group: dict[str, dict[str, Any]]) -> bool:
+    return all(isinstance(each, list) for of_subjects in group.values() for each in of_subjects.values())
+
+
+def table_of(group: dict[str, dict[str, Any]]) -> list[str]:
+    """By what the figures are: rounds, percentiles, one figure, or what happened."""
+    if _is_rounds(group):
+        subjects = dict.fromkeys(name for of_subjects in group.values() for name in of_subjects)
+        rows = [[name, *(_rounds(of_subjects.get(name)) for of_subjects in group.values())] for name in subjects]
+        return _table(["", *group], rows)
+    title, series = next(iter(group.items()))
+    if all(isinstance(each, int | float) for each in series.values()):
+        return _table(["", title], [[name, number_text(value)] for name, value in series.items()])
     if any("to_result" in each for each in series.values()):
-        head = ["| | samples | to the job p50 / p99 | to the result p50 / p99 |", "|---|--:|--:|--:|"]
-        return head + [
-            f"| {name} | {each['to_result']['samples']} | {_percentiles(each['to_start'])} "
-            f"| {_percentiles(each['to_result'])} |"
+        return _table(
+            [title, "samples", "to the job p50 / p99", "to the result p50 / p99"],
+            [
+                [name, str(each["to_result"]["samples"]), *(_percentiles(each[to]) for to in ("to_start", "to_result"))]
+                for name, each in series.items()
+            ],
+        )
+    return _table(
+        [f"SIGKILL of {title}", "what happened", "after s", "what the queue said while it ran"],
+        [
+            [
+                name,
+                each["outcome"],
+                "–" if each["again_s"] is None else number_text(each["again_s"]),
+                each["state_running"] or "–",
+            ]
             for name, each in series.items()
-        ]
-    head = ["| | what happened | after s | what the queue said while it ran |", "|---|---|--:|---|"]
-    return head + [
-        f"| {name} | {each['outcome']} | {with_unit(each['again_s'], '') if each['again_s'] else '–'} "
-        f"| {each['state_running'] or '–'} |"
-        for name, each in series.items()
-    ]
+        ],
+    )
+
+
+def _table(head: list[str], rows: list[list[str]]) -> list[str]:
+    """Markdown; all but the first column to the right."""
+    lines = [head, ["---", *["--:"] * (len(head) - 1)], *([cell.replace("|", "\\|") for cell in row] for row in rows)]
+    return [f"| {' | '.join(line)} |" for line in lines]
+
+
+def _rounds(values: list[float] | None) -> str:
+    """The median; with several rounds the lowest and the highest behind it."""
+    if not values:
+        return "–"
+    median = number_text(statistics.median(values))
+    return median if len(values) == 1 else f"{median} ({number_text(min(values))}–{number_text(max(values))})"
 
 
 def _percentiles(values: dict[str, float]) -> str:
@@ -149,6 +183,14 @@ def sweeps(results: Results) -> str:
             lines.append(f"| {x:,g} | {' | '.join(cells)} |")
         lines.append("")
     return "\n".join(lines).strip()
+
+
+def profile(results: Results) -> str:
+    """Where an executor spends a job; what takes less than a hundredth of it is left out."""
+    record = results.section("profiles").get("default")
+    if record is None:
+        return "Not measured: `profile_worker.py`."
+    return profile_worker.table(record, least_us=record["job_us"] / 100)
 
 
 def conditions(results: Results) -> str:

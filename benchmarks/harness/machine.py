@@ -1,4 +1,4 @@
-"""What a figure depends on besides the code: machine, versions, state of the checkout."""
+"""What a figure depends on besides the code: machine and versions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from harness.processes import FOLDER, venv_bin
+from harness.processes import venv_bin
 
 
 def machine() -> dict[str, str | int]:
@@ -25,25 +25,17 @@ def machine() -> dict[str, str | int]:
 
 
 def versions() -> dict[str, str]:
-    """Of Python, the server, envq's commit, and each peer as its environment has it."""
+    """Of Python, the server, and each queue as its environment has it; of envq the commit that was installed."""
     server = subprocess.run(["redis-server", "--version"], capture_output=True, text=True, check=False).stdout
-    found = {"python": platform.python_version(), "redis-server": _first(r"v=(\S+)", server), "envq": _commit()}
-    for path in sorted(venv_bin("").parent.glob("*.txt")):
+    found = {"python": platform.python_version(), "redis-server": _first(r"v=(\S+)", server)}
+    environments = venv_bin("").parent
+    commit = environments / "envq.commit"
+    found["envq"] = commit.read_text().strip() if commit.exists() else "unknown"
+    for path in sorted(environments.glob("*.txt")):
         listed = dict(re.findall(r"^([\w-]+)(?:\[\w+\])?==(\S+)$", path.read_text(), re.MULTILINE))
-        if path.stem in ("rq", "celery", "dramatiq", "huey", "arq", "taskiq", "saq", "streaq"):
-            found[path.stem] = listed.get(path.stem, "?")
+        if path.stem in listed:
+            found[path.stem] = listed[path.stem]
     return found
-
-
-def _commit() -> str:
-    """The commit of the checkout; ``+`` behind it where files that are measured differ from it."""
-    git = ["git", "-C", str(FOLDER)]
-    try:
-        commit = subprocess.run([*git, "rev-parse", "--short=10", "HEAD"], capture_output=True, text=True, check=True)
-        changed = subprocess.run([*git, "diff", "--quiet", "HEAD", "--", "../envq", "../workers"], check=False)
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
-    return commit.stdout.strip() + ("+" if changed.returncode else "")
 
 
 def calibration_ms() -> float:

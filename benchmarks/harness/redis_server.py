@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import socket
 import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 _OPTIONS = ("--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--databases", "64")
 _START_WITHIN_S = 10.0
+_SENT = re.compile(rb'^\+[\d.]+ \[\d+ (?!lua\])\S+\] "(\w+)"', re.MULTILINE)  # a line of MONITOR
 _OWN_COMMANDS = frozenset({"info", "config", "flushall", "ping"})
 
 
@@ -139,6 +142,20 @@ class RedisServer:
     def url(self, database: int = 0) -> str:
         """What the peers are given."""
         return f"redis://127.0.0.1:{self._url_port}/{database}"
+
+    def commands_sent(self, seconds: float) -> Counter[str]:
+        """What clients send in so many seconds, by name; unlike ``command_stats`` without what scripts call."""
+        with socket.create_connection(("127.0.0.1", self.port)) as watcher:
+            watcher.sendall(b"MONITOR\r\n")
+            time.sleep(seconds)
+            watcher.setblocking(False)
+            lines = b""
+            try:
+                while more := watcher.recv(1 << 20):
+                    lines += more
+            except BlockingIOError:
+                pass  # that was all so far
+        return Counter(name.decode().lower() for name in _SENT.findall(lines))
 
     def empty(self) -> None:
         """Delete everything, and count anew."""

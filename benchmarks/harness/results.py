@@ -88,5 +88,5 @@ class Results:
         self.section(section)[name] = record
         self._path.parent.mkdir(parents=True, exist_ok=True)
         new = self._path.with_suffix(".new")
-        new.write_text(json.dumps(self._data, indent=1, sort_keys=True) + "\n")
+        new.write_text(json.dumps(self._data, indent=1) + "\n")
         new.replace(self._path)

@@ -17,6 +17,9 @@ make() {
 }
 rm -rf "$CHECKOUT/build/lib" # pip builds in the checkout: what an earlier build left there would be installed too
 make envq     --upgrade "$CHECKOUT" py-spy
+case "$ONLY" in "  " | *" envq "*)
+    git -C "$CHECKOUT" describe --always --exclude '*' --abbrev=10 --dirty=+ > "$PEERS_VENVS/envq.commit" || true ;;
+esac
 make floor    redis hiredis
 make rq       rq redis hiredis
 make celery   "celery[redis]" redis hiredis

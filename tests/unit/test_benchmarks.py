@@ -41,6 +41,7 @@ def results(tmp_path: Path) -> Results:
         ratios={"rq:simple": 33.333},
         figures={
             "jobs a second": {"envq:default": [20_000.0, 21_000.0, 22_000.0]},
+            "Redis CPU µs": {"envq:default": [33.0], "rq:simple": [450.0]},
             "latency ms": {
                 "envq:default": {
                     "to_start": {"samples": 100, "p50": 0.4, "p99": 0.9},
@@ -77,9 +78,11 @@ def test_the_page_is_written_between_its_markers_and_the_second_time_alike(resul
     page = report.between_markers(PAGE, "goals", report.goals_table(results))
     page = report.between_markers(page, "figures", report.figures(results))
     page = report.between_markers(page, "sweeps", report.sweeps(results))
+    page = report.between_markers(page, "profile", report.profile(results))
     page = report.between_markers(page, "conditions", report.conditions(results))
-    assert "| envq:default | 21,000 | 20,000 | 22,000 |" in page
+    assert "| envq:default | 21,000 (20,000–22,000) | 33 |" in page
     assert "| envq:default | 100 | 0.40 / 0.90 | 0.60 / 1.20 |" in page
+    assert "| rq:simple | – | 450 |" in page
     assert "| rq:fork | not within 75 s | – | started |" in page
     assert "| 100 | 400 | – |" in page
     assert "2 of 2 records are of `--quick` runs" in page
