@@ -7,7 +7,6 @@ python3 benchmarks/report.py [--results FILE] [--page FILE]
 from __future__ import annotations
 
 import argparse
-import re
 import statistics
 import sys
 from pathlib import Path
@@ -197,9 +196,12 @@ def conditions(results: Results) -> str:
     """On what the figures depend, once for all records that agree, and which were quick."""
     records = [each for name in ("rows", "sweeps") for each in results.section(name).values()]
     lines: list[str] = []
-    for machine in _different(records, "machine"):
+    for machine in _different([each["machine"] for each in records]):
         lines.append(f"- {machine['cpus']} × {machine['cpu']}, {machine['memory_gib']} GiB, Linux {machine['kernel']}")
-    lines += [f"- {', '.join(f'{name} {of}' for name, of in each.items())}" for each in _different(records, "versions")]
+    if commits := sorted({each["versions"].get("envq", "unknown") for each in records}):
+        lines.append(f"- envq at {', '.join(commits)} (`+`: with changes that are not committed)")
+    others = [{name: of for name, of in each["versions"].items() if name != "envq"} for each in records]
+    lines += [f"- {', '.join(f'{name} {of}' for name, of in sorted(each.items()))}" for each in _different(others)]
     dates = sorted(each["measured_at"] for each in records)
     if dates:
         calibration = [each["calibration_ms"] for each in records]
@@ -209,14 +211,14 @@ def conditions(results: Results) -> str:
         )
     if quick := [each["command"] for each in records if each["settings"]["quick"]]:
         lines.append(f"- {len(quick)} of {len(records)} records are of `--quick` runs: one round, fewer jobs")
-    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)) or "Nothing was measured yet."
+    return "\n".join(lines) or "Nothing was measured yet."
 
 
-def _different(records: list[dict[str, Any]], key: str) -> list[dict[str, Any]]:
+def _different(values: list[dict[str, Any]]) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
-    for each in records:
-        if each[key] not in found:
-            found.append(each[key])
+    for each in values:
+        if each not in found:
+            found.append(each)
     return found
 
 

@@ -7,6 +7,7 @@ PEERS_VENVS=FOLDER python3 benchmarks/run.py [NAME ...] [--quick] [--missing]
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -34,6 +35,7 @@ class Measurement(NamedTuple):
 
 def main() -> int:
     options = _options()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # leave all blocks: they end servers and workers
     results = Results(options.results)
     ended = 0
     with Bench(quick=options.quick) as bench:

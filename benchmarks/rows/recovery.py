@@ -24,7 +24,15 @@ from harness.redis_server import RedisServer
 from harness.results import Outcome, at_most
 from peers.common import END, START, Record, read_records
 
-PEERS: Final = ("rq:fork", "celery:prefork", "dramatiq:t8", "huey:thread", "arq:default", "saq:default")
+PEERS: Final = (
+    "rq:fork",
+    "celery:prefork",
+    "dramatiq:t8",
+    "huey:thread",
+    "arq:default",
+    "saq:default",
+    "streaq:default",
+)
 CHILD, TREE = "the process that runs the job", "the whole worker"
 _JOB_S = 20.0
 _SETTLE_S = 6.0
