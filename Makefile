@@ -4,6 +4,7 @@
 #   make demo     a worker, an environment variable and jobs in front of your eyes
 #   make test     every ring of tests, on every server that is installed
 #   make check    format, lint, types, import contracts
+#   make bench    every figure of docs/performance.md, beside other queues
 #   make clean    remove everything that these made
 
 VENV := .venv
@@ -16,7 +17,7 @@ PYTEST := $(BIN)/pytest --numprocesses auto --dist worksteal
 # Where it matters which server answers.
 SERVER_RINGS := tests/integration
 
-.PHONY: demo test check clean
+.PHONY: demo test check bench clean
 
 demo: $(VENV)/.demo
 	$(BIN)/envq demo
@@ -35,6 +36,14 @@ check: $(VENV)/.dev
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	cd build/tree && $(CURDIR)/$(BIN)/lint-imports ../../pyproject.toml --no-cache
 
+# Each queue is measured in an environment of its own, envq as this checkout has it.
+bench: export PEERS_VENVS ?= $(CURDIR)/build/peers
+bench: $(VENV)/.bench
+	PYTHON=$(BIN)/python sh benchmarks/peers/make_venvs.sh
+	$(BIN)/python benchmarks/run.py $(BENCH)
+	$(BIN)/python benchmarks/plot.py
+	$(BIN)/python benchmarks/report.py
+
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -48,6 +57,11 @@ $(VENV)/.demo: pyproject.toml | $(BIN)/python
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	@echo "installing envq and the development tools into $(VENV)"
 	@$(INSTALL) --editable '.[dev]'
+	@touch $@
+
+$(VENV)/.bench: pyproject.toml | $(BIN)/python
+	@echo "installing envq and what plots need into $(VENV)"
+	@$(INSTALL) --editable '.[bench]'
 	@touch $@
 
 $(BIN)/python:

@@ -1,0 +1,1 @@
+"""What every measurement needs: a server, the workers' processes, drains, the file of results."""

@@ -1,0 +1,1 @@
+"""How a figure moves with one quantity; the list of sweeps is in table.py."""
