@@ -24,6 +24,7 @@ from envq.workers.execution.claims import POLL_S
 from envq.workers.execution.deadline import Deadlines
 from envq.workers.execution.pace import Pace
 from envq.workers.ledger import Ledger
+from envq.workers.middleware.job_log import write_waiting
 from envq.workers.parts import Parts, assemble
 from envq.workers.settling import settle
 from envq.workers.slot import Phase, Slot
@@ -167,6 +168,7 @@ class Executor:
                 batch.store()
             if self._stopping and batch.waiting:
                 batch.hand_back()
+        write_waiting()
         self._pace.took(self._jobs - before, time.monotonic() - began)
         self._idle_since = time.monotonic()
         return code

@@ -6,7 +6,9 @@ import json
 import logging
 import sys
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, TextIO
+
+from envq.clock import iso_of
 
 LOGGERS: Final = ("envq", "envq.worker", "envq.env", "envq.job")
 FIELDS: Final = (
@@ -22,6 +24,8 @@ FIELDS: Final = (
 )
 
 _TEXT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_CALL_HANDLERS: Final = logging.Logger.callHandlers
+_envq, _job = logging.getLogger("envq"), logging.getLogger("envq.job")
 _context: dict[str, Any] = {}
 
 
@@ -33,13 +37,62 @@ def configure(level: str, style: str = "text") -> None:
         level: a name of the logging module; RQ's own loggers speak only from WARNING on, unless it is DEBUG
         style: "text", "json", or a format string of the logging module
     """
-    handler = logging.StreamHandler(sys.stderr)
+    global _handler
+    _handler = handler = Handler(sys.stderr)
     handler.setFormatter(formatter(style))
     handler.addFilter(add_context)
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
     logging.getLogger("rq").setLevel(logging.DEBUG if level.upper() == "DEBUG" else logging.WARNING)
+
+
+def short_way() -> Handler | None:
+    """Our handler, if a record of ``envq.job`` would go to it as text and nowhere else; None where others listen."""
+    root = logging.root
+    if _handler is None:
+        return None
+    alone = (
+        len(root.handlers) == 1
+        and root.handlers[0] is _handler
+        and not (_job.handlers or _envq.handlers or _job.filters)
+        and type(_handler.formatter) is TextFormatter
+        and logging.Logger.callHandlers is _CALL_HANDLERS  # some tools put theirs in its place
+    )
+    return _handler if alone else None
+
+
+class Handler(logging.StreamHandler[TextIO]):
+    """Writes to a stream; lines that come the short way stay in order with the others."""
+
+    _waiting = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record."""
+        self.write_waiting()
+        super().emit(record)
+
+    def line(self, moment: float, text: str) -> None:
+        """A line of ``envq.job``, INFO, at a time in seconds since the epoch; written at once."""
+        lines, self._waiting = self._waiting, ""
+        self._write(f"{lines}{iso_of(moment)[:23]}Z INFO envq.job: {text}\n")
+
+    def late_line(self, moment: float, text: str) -> None:
+        """The same, written with the next line."""
+        self._waiting += f"{iso_of(moment)[:23]}Z INFO envq.job: {text}\n"
+
+    def write_waiting(self) -> None:
+        """Write what waits for a next line."""
+        if self._waiting:
+            lines, self._waiting = self._waiting, ""
+            self._write(lines)
+
+    def _write(self, text: str) -> None:
+        try:
+            self.stream.write(text)
+            self.stream.flush()
+        except (OSError, ValueError):
+            pass  # as with any line that logging cannot write: jobs go on
 
 
 def formatter(style: str) -> logging.Formatter:
@@ -102,3 +155,6 @@ class JsonFormatter(UtcFormatter):
         if record.exc_info:
             entry["traceback"] = self.formatException(record.exc_info)
         return json.dumps(entry, default=str, ensure_ascii=False)
+
+
+_handler: Handler | None = None

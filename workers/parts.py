@@ -7,7 +7,6 @@ import logging
 import os
 import platform
 import sys
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -46,7 +45,7 @@ from envq.workers.execution.scope import ExecutorScope
 from envq.workers.execution.storing import Storing
 from envq.workers.execution.threads import VariableThreads
 from envq.workers.execution.wire import Wire
-from envq.workers.execution.worker_job import WorkerJob, is_ordinary
+from envq.workers.execution.worker_job import WorkerJob
 from envq.workers.ledger import Ledger
 from envq.workers.slot import Phase, Slot
 
@@ -110,10 +109,7 @@ class Parts:
     def context(self, claimed: Claimed) -> JobContext | None:
         """What the middleware is given; where the record cannot be read the job is failed, and None is returned."""
         try:
-            context = JobContext(claimed, self.services, time.time())
-            if not is_ordinary(claimed.fields):
-                context.job.fill()
-            return context
+            return JobContext(claimed, self.services)
         except Exception as error:  # noqa: BLE001 - RQ raises anything for a damaged record
             self._fail_unreadable(claimed, error)
             return None

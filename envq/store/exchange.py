@@ -96,7 +96,7 @@ class Success:
     job_id: str
     execution_id: str
     queue: str
-    function: str
+    told: str  # what its event says of queue and function
     started: float
     ended: float
     result_ttl: int  # seconds, 0 to keep nothing, -1 for ever
@@ -106,17 +106,14 @@ class Success:
 
     def packed(self) -> bytes:
         """As finish.lua reads it."""
-        started, ended, queue = self.started, self.ended, self.queue
-        took = ended - started
-        ttl = self.result_ttl
-        event = (
-            f'"job_id":{quoted(self.job_id)},"execution_id":"{self.execution_id}","queue":{quoted(queue)},'
-            f'"func":{quoted(self.function)},"duration_ms":{took * 1000:.3f}'
-        )
+        job_id, execution_id, started, ended = self.job_id, self.execution_id, self.started, self.ended
+        took, ttl = ended - started, self.result_ttl
+        score = "+inf" if ttl < 0 else str(int(ended) + ttl)
+        event = f'"job_id":{quoted(job_id)},"execution_id":"{execution_id}",{self.told},"duration_ms":{took * 1000:.3f}'
         return _pack(
             (
-                self.job_id, self.execution_id, queue, iso_of(started), iso_of(ended), repr(started), repr(ended), ttl,
-                "+inf" if ttl < 0 else str(int(ended) + ttl), self.result, took, self.marked, self.depends, event,
+                job_id, execution_id, self.queue, iso_of(started), iso_of(ended), repr(started), repr(ended),
+                ttl, score, self.result, took, self.marked, self.depends, event,
             )
         )  # fmt: skip
 

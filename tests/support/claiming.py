@@ -29,9 +29,10 @@ def claim(
 def success(claimed: Claimed, result: bytes = b"gARLBS4=", result_ttl: int = 500) -> bytes:
     """The end of a claimed job that returned 5."""
     now = time.time()
-    queue, function = (claimed.fields.get(name, b"").decode() for name in (b"origin", b"description"))
+    queue = claimed.fields.get(b"origin", b"").decode()
+    told = f'"queue":"{queue}","func":"f"'
     return Success(
-        claimed.job_id, claimed.execution_id, queue, function, now - 0.25, now, result_ttl, result, False, False
+        claimed.job_id, claimed.execution_id, queue, told, now - 0.25, now, result_ttl, result, False, False
     ).packed()
 
 

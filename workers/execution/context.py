@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from rq.executions import Execution
 
-from envq.jobs.time_limit import stored_limit
 from envq.runtime import Runtime
 from envq.store.exchange import Claimed
 from envq.workers.execution.batch import Batch
 from envq.workers.execution.deadline import Deadlines
 from envq.workers.execution.event_loop import EventLoop
+from envq.workers.execution.kind import goes_through_rq, is_ordinary, kind_of
 from envq.workers.execution.rq_path import RqPath
 from envq.workers.execution.storing import Storing
 from envq.workers.execution.threads import VariableThreads
 from envq.workers.execution.worker_job import WorkerJob
 from envq.workers.slot import Slot
-
-_THROUGH_RQ: Final = (b"success_callback_name", b"webhooks", b"repeats_left", b"rate_limit_key", b"group_id")
-DEFAULT_RESULT_TTL_S: Final = 500
-LONGEST_TTL_S: Final = 2**31  # what any server takes
 
 
 @dataclass(frozen=True)
@@ -50,34 +47,38 @@ class JobContext:
         job_id, execution_id, queue, title: what it is
         time_limit: seconds, None for no limit
         started, ended: seconds since the epoch; ``ended`` is 0.0 while it runs
+        batched: a success is noted, and stored with others
         status: how it ended: finished, failed, retried, stopped, lost, deleted; "" before
         error: what it raised
     """
 
     __slots__ = (
-        "_execution", "_job", "_notes", "claimed", "ended", "error", "execution_id", "job_id", "queue", "result_ttl",
-        "services", "started", "status", "time_limit", "title",
+        "_execution", "_job", "_notes", "batched", "claimed", "ended", "error", "execution_id", "job_id", "kind",
+        "queue", "services", "started", "status", "time_limit", "title",
     )  # fmt: skip
 
-    def __init__(self, claimed: Claimed, services: Services, started: float) -> None:
+    def __init__(self, claimed: Claimed, services: Services) -> None:
+        """Raises what RQ raises for a record that it cannot read."""
         fields = claimed.fields
+        self.kind = kind = kind_of(fields)
         self.claimed = claimed
         self.services = services
         self.job_id = claimed.job_id
         self.execution_id = claimed.execution_id
-        self.queue = fields.get(b"origin", b"").decode()
-        self.title = title_of(fields)
-        timeout, exact = fields.get(b"timeout"), fields.get(b"envq_timeout")
-        self.time_limit = stored_limit(float(timeout) if timeout else None, float(exact) if exact else None)
-        result_ttl = fields.get(b"result_ttl")
-        self.result_ttl = int(result_ttl) if result_ttl else DEFAULT_RESULT_TTL_S
-        self.started = started
+        self.queue = kind.queue
+        self.title = kind.title
+        self.time_limit = kind.time_limit
+        self.batched = kind.batchable and not services.through_rq
+        self.started = time.time()
         self.ended = 0.0
         self.status = ""
         self.error: BaseException | None = None
         self._job: WorkerJob | None = None
         self._execution: Execution | None = None
         self._notes: dict[str, Any] | None = None
+        if not is_ordinary(fields, kind):
+            self.batched = self.batched and not goes_through_rq(fields)
+            self.job.fill()
 
     @property
     def job(self) -> WorkerJob:
@@ -103,20 +104,6 @@ class JobContext:
         if self._notes is None:
             self._notes = {}
         return self._notes
-
-    @property
-    def stored_with_others(self) -> bool:
-        """A success of it takes no more than its record: no callback, webhook, repeat, rate limit, group."""
-        fields = self.claimed.fields
-        if self.services.through_rq:
-            return False
-        return not any(map(fields.get, _THROUGH_RQ)) and -1 <= self.result_ttl <= LONGEST_TTL_S
-
-
-def title_of(fields: Mapping[bytes, bytes]) -> str:
-    """The function's name; stock clients put arguments behind it, which belong in no log."""
-    description = fields.get(b"description")
-    return description.decode(errors="replace").partition("(")[0] if description else "unknown"
 
 
 CallNext = Callable[[JobContext], Any]

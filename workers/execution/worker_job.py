@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import inspect
-import re
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
 from typing import Any, Final, Self, cast
 
@@ -20,26 +19,6 @@ from envq.store.exchange import Claimed
 from envq.workers.execution.calling import function_named, function_of, unpack
 
 _CLAIMED: Final = "_claimed"
-_DATE: Final = re.compile(rb"\d{4}-[01]\d-[0-3]\dT[0-2]\d:[0-5]\d:[0-5]\d(\.\d{6})?Z").fullmatch
-_DATES: Final = (b"created_at", b"enqueued_at")
-_READ_HERE: Final = frozenset(  # those that are checked below, or by whoever reads the numbers among them
-    {*_DATES, b"data", b"origin", b"description", b"status", b"timeout", b"result_ttl", b"meta", b"envq_timeout",
-     b"envq_seed", b"envq_on_crash", b"envq_code", b"envq_alone"}
-)  # fmt: skip
-_STATUSES: Final = frozenset(status.value.encode() for status in JobStatus)
-
-
-def is_ordinary(fields: Mapping[bytes, bytes]) -> bool:
-    """Whether RQ can read this record, as far as that can be seen at a glance; else ``fill`` tells."""
-    unusual = fields.keys() - _READ_HERE
-    return (
-        not (unusual and any(map(fields.get, unusual)))
-        and all(_DATE(fields[name]) for name in _DATES if fields.get(name))
-        and bool(fields.get(b"data"))
-        and fields.get(b"status") in _STATUSES
-        and fields.get(b"origin", b"").isascii()
-        and fields.get(b"description", b"").isascii()
-    )
 
 
 class WorkerJob(Job[Any]):

@@ -8,6 +8,7 @@ from typing import Any
 
 from envq.errors import headline
 from envq.workers.execution.context import CallNext, JobContext
+from envq.workers.logs import short_way
 
 log = logging.getLogger("envq.job")
 
@@ -24,7 +25,7 @@ def job_log(context: JobContext, call_next: CallNext) -> Any:
     """Never arguments: they may be large or personal."""
     speaks = log.isEnabledFor(logging.INFO)
     if speaks:
-        log.info("→ %s %s", context.title, context.job_id, extra=_fields(context))
+        _tell_start(context)
     began = time.perf_counter()
     try:
         return call_next(context)
@@ -33,8 +34,26 @@ def job_log(context: JobContext, call_next: CallNext) -> Any:
             _tell_end(context, round((time.perf_counter() - began) * 1000, 1))
 
 
+def write_waiting() -> None:
+    """The end of a job is written with the start of the next one, or now."""
+    handler = short_way()
+    if handler is not None:
+        handler.write_waiting()
+
+
+def _tell_start(context: JobContext) -> None:
+    handler = short_way()
+    if handler is not None:
+        handler.line(context.started, f"→ {context.title} {context.job_id}")
+    else:
+        log.info("→ %s %s", context.title, context.job_id, extra=_fields(context))
+
+
 def _tell_end(context: JobContext, duration_ms: float) -> None:
     finished = context.status == "finished"
+    if finished and (handler := short_way()) is not None:
+        handler.late_line(context.ended, f"← {context.title} {context.job_id} finished in {duration_ms} ms")
+        return
     log.log(
         _LEVELS.get(context.status, logging.INFO),
         "%s %s %s %s in %s ms%s",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from base64 import b64encode
+from binascii import b2a_base64
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Final
@@ -20,6 +20,8 @@ from envq.workers.slot import Phase
 
 _OURS: Final = ("envq.", "rq.")
 _CLOCK: Final = Work.__module__
+_MARKS: Final = frozenset({b"envq_crashes", b"envq_alone", b"ttl"})  # those whose end has more to tidy up
+_DEPENDS: Final = frozenset({b"dependency_ids", b"dependency_id"})
 _PLAIN: Final = frozenset({type(None), bool, int, float, str, bytes})  # pickling them runs no code of users
 
 
@@ -34,7 +36,7 @@ def store_result(context: JobContext, call_next: CallNext) -> Any:
         value = call_next(context)
         context.ended = time.time()
         result = _pickled(context, value)
-        ordinary = context.stored_with_others and not isinstance(value, Retry)
+        ordinary = context.batched and not isinstance(value, Retry)
         if not ordinary:
             context.services.rq.success_callback(context.job, value)
     except BaseException as error:  # noqa: BLE001 - whatever user code raises is the job's outcome
@@ -60,18 +62,18 @@ def _pickled(context: JobContext, value: Any) -> bytes:
 
 
 def _note_success(context: JobContext, value: Any, result: bytes) -> None:
-    fields = context.claimed.fields
+    fields, kind = context.claimed.fields, context.kind
     success = Success(
         context.job_id,
         context.execution_id,
-        context.queue,
-        context.title,
+        kind.queue,
+        kind.told,
         context.started,
         context.ended,
-        context.result_ttl,
-        b"" if value is None else b64encode(result),
-        marked=b"envq_crashes" in fields or b"envq_alone" in fields or b"ttl" in fields,
-        depends=b"dependency_ids" in fields or b"dependency_id" in fields,
+        kind.result_ttl,
+        b"" if value is None else b2a_base64(result, newline=False),
+        marked=b"envq_alone" in fields or (bool(kind.unusual) and not fields.keys().isdisjoint(_MARKS)),
+        depends=bool(kind.unusual) and not fields.keys().isdisjoint(_DEPENDS),
     )
     context.status = "finished"
     context.services.batch.end(success, lambda: _store_success(context, value, result))
