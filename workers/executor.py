@@ -36,6 +36,7 @@ LONGEST_PAUSE_S: Final = 2.0
 MAINTENANCE_S: Final = 600.0
 SIGN_OFF_S: Final = 10.0
 TELL_S: Final = 0.5
+ASK_EARLY_FROM: Final = 16  # jobs: so many keep the executor busy for as long as the server needs for the next ones
 
 
 def run_executor(config: ExecutorConfig, slot: Slot, ledger: Ledger, control: Connection) -> None:
@@ -143,15 +144,21 @@ class Executor:
         return reply
 
     def _take(self) -> ClaimReply:
-        parts = self._parts
-        queues = parts.catch_up.open_queues(self.config.worker.queues)
+        return self._parts.batch.take(self._open_queues(), self._wants())
+
+    def _open_queues(self) -> list[str]:
+        """RQ's names of the queues that no required variable holds up."""
+        return self._parts.rq_names(self._parts.catch_up.open_queues(self.config.worker.queues))
+
+    def _wants(self) -> int:
+        """How many jobs to claim, besides those that wait."""
         limits = (self.config.max_jobs, self.config.worker.max_jobs_per_child)
-        wanted = min([self._pace.wanted, *(limit - self._jobs for limit in limits if limit is not None)])
-        return parts.batch.take(parts.rq_names(queues), wanted)
+        left = (limit - self._jobs - self._parts.batch.waiting for limit in limits if limit is not None)
+        return min([self._pace.wanted, *left])
 
     def _are_open(self, jobs: list[Claimed]) -> bool:
         """Whether all of them may still be taken: a variable that became required holds its queues up."""
-        still_open = self._parts.rq_names(self._parts.catch_up.open_queues(self.config.worker.queues))
+        still_open = self._open_queues()
         queues = {job.fields.get(b"origin", b"").decode(errors="replace") for job in jobs if not job.settle}
         return queues <= set(still_open)
 
@@ -160,6 +167,8 @@ class Executor:
         batch = self._parts.batch
         if batch.waiting > 1:
             self._tell_of_batch()
+        if batch.waiting >= ASK_EARLY_FROM and self._wants() >= ASK_EARLY_FROM:
+            batch.ask(self._open_queues(), self._wants())
         before, began = self._jobs, time.monotonic()
         code = None
         while code is None and (claimed := batch.next()) is not None:

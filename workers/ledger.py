@@ -16,9 +16,10 @@ from typing import Any, Final, cast
 CAPACITY: Final = 512 * 1024
 _WORD: Final = 8
 _SEQUENCE, _SEIZED = 0, 1  # words, each written at once; the second is the supervisor's
-_HEAD: Final = struct.Struct("@QQQQ")  # trip, jobs held, which of the two areas, bytes used in it
+_HEAD: Final = struct.Struct("@QQQQQ")  # trip, jobs held, the area that is written now, bytes used in each
 _ENDS: Final = 2 * _WORD + _HEAD.size
 _LENGTH: Final = struct.Struct("@I")
+_AREAS: Final = (_ENDS, _ENDS + CAPACITY)
 _SIZE: Final = _ENDS + 2 * CAPACITY  # a multiple of a word
 _TRIES: Final = 1000
 
@@ -41,7 +42,7 @@ class Ledger:
         self._words: memoryview | None = None
         self._sequence = 0
         self._area = 0
-        self._used = 0
+        self._used = [0, 0]
         self._held = 0
         self.trip = 0
 
@@ -67,12 +68,27 @@ class Ledger:
 
     # -- the executor ------------------------------------------------------------------------------------
 
-    def begin(self, trip: int, held: int, kept: Iterable[bytes] = ()) -> None:
-        """All that was noted is stored, but for what is kept; what comes belongs to this round trip."""
-        self.trip, self._held, self._area, self._used = trip, held, 1 - self._area, 0
+    def begin(self, trip: int, held: int, kept: Iterable[bytes] = (), *, since_turn: bool = False) -> None:
+        """
+        What was noted is stored, but for what is kept; what comes belongs to this round trip.
+
+        With ``since_turn``, what was noted since the last turn is not stored either.
+        """
+        self.trip, self._held = trip, held
+        self._used[1 - self._area] = 0
+        if not since_turn:
+            self._used[self._area] = 0
         for end in kept:
             self._write(end)
         self._publish()
+
+    def turn(self) -> bool:
+        """What was noted is on its way to be stored; False where something else is, still."""
+        if self._used[1 - self._area]:
+            return False
+        self._area = 1 - self._area
+        self._publish()
+        return True
 
     def note(self, end: bytes) -> bool:
         """Note the end of a job; False where there is no room, and nothing is noted."""
@@ -81,65 +97,72 @@ class Ledger:
         self._publish()
         return True
 
-    def _write(self, end: bytes) -> bool:
-        start, size = _ENDS + self._area * CAPACITY + self._used, _LENGTH.size + len(end)
-        if self._used + size > CAPACITY:
-            return False
-        _LENGTH.pack_into(self._bytes, start, len(end))
-        self._bytes[start + _LENGTH.size : start + size] = end
-        self._used += size
-        return True
-
     @property
     def used(self) -> int:
-        """Bytes noted."""
-        return self._used
+        """Bytes noted and not on their way."""
+        return self._used[self._area]
+
+    @property
+    def seized_trip(self) -> int:
+        """The last round trip whose jobs the supervisor gave back."""
+        return self._word[_SEIZED]
 
     @property
     def seized(self) -> bool:
         """The supervisor gives back what waits: to be read after the slot names the next job, before that begins."""
         return self.trip > 0 and self._word[_SEIZED] == self.trip
 
+    def _write(self, end: bytes) -> bool:
+        used = self._used[self._area]
+        start, size = _ENDS + self._area * CAPACITY + used, _LENGTH.size + len(end)
+        if used + size > CAPACITY:
+            return False
+        memory = self._bytes
+        _LENGTH.pack_into(memory, start, len(end))
+        memory[start + _LENGTH.size : start + size] = end
+        self._used[self._area] = used + size
+        return True
+
     def _publish(self) -> None:
-        # Two areas take turns, and what lies in one never changes before the trip does: readers compare the trip.
         word = self._word
         self._sequence = sequence = self._sequence + 2
         word[_SEQUENCE] = sequence - 1
-        _HEAD.pack_into(self._bytes, 2 * _WORD, self.trip, self._held, self._area, self._used)
+        _HEAD.pack_into(self._bytes, 2 * _WORD, self.trip, self._held, self._area, *self._used)
         word[_SEQUENCE] = sequence
 
     # -- the supervisor ------------------------------------------------------------------------------------
 
     def read(self) -> LedgerView:
         """What is noted and not stored as far as the executor knows; also after its death."""
-        trip, held, content = 0, 0, b""
+        trip, held, ends = 0, 0, list[bytes]()
         for _ in range(_TRIES):
-            trip, held, area, used = self._head()
-            start = _ENDS + area * CAPACITY
-            content = bytes(self._bytes[start : start + used])
-            if self._head()[0] == trip:
+            before = self._word[_SEQUENCE]
+            trip, held, area, *used = self._head()
+            copies = [bytes(self._bytes[start : start + size]) for start, size in zip(_AREAS, used, strict=True)]
+            ends = _split(copies[1 - area]) + _split(copies[area])
+            if self._word[_SEQUENCE] == before:
                 break
-        return LedgerView(trip, held, _split(content))
+        return LedgerView(trip, held, ends)
 
     @property
     def shared(self) -> tuple[int, bool]:
         """The round trip number, and whether there is anything that could wait for a long job."""
-        trip, held, _, used = self._head()
-        return trip, held > 1 or used > 0
+        trip, held, _, *used = self._head()
+        return trip, held > 1 or any(used)
 
     def seize(self, trip: int) -> None:
         """Tell the executor to ask Redis before it begins with another job of this round trip."""
         self._word[_SEIZED] = trip
 
-    def _head(self) -> tuple[int, int, int, int]:
-        trip, held, area, used = 0, 0, 0, 0
+    def _head(self) -> tuple[int, int, int, int, int]:
+        trip, held, area, first, second = 0, 0, 0, 0, 0
         for _ in range(_TRIES):
             before = self._word[_SEQUENCE]
-            trip, held, area, used = _HEAD.unpack_from(self._bytes, 2 * _WORD)
+            trip, held, area, first, second = _HEAD.unpack_from(self._bytes, 2 * _WORD)
             if self._word[_SEQUENCE] == before and not before & 1:
                 break
         # A writer killed in the middle of it: what it noted last may be missing, and that job runs again.
-        return trip, held, area & 1, min(used, CAPACITY)
+        return trip, held, area & 1, min(first, CAPACITY), min(second, CAPACITY)
 
 
 def _split(content: bytes) -> list[bytes]:

@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import redis
 
@@ -32,7 +32,17 @@ class _Unstored:
     job_id: str
     packed: bytes
     store_slowly: Callable[[], object]
+    trip: int  # of the claim under which it ran
     perhaps: bool = False  # it was sent, and the reply was lost
+
+
+@dataclass(slots=True)
+class _Trip:
+    """A round trip that is under way, and what it stores."""
+
+    number: int
+    ends: list[_Unstored]
+    early: bool  # jobs run meanwhile
 
 
 class Batch:
@@ -43,10 +53,12 @@ class Batch:
         self._exchange = exchange
         self._ledger = ledger
         self._claims = claims
-        self._trip = 0
+        self._number = 0
+        self._trip: _Trip | None = None  # its reply is not read yet
+        self._ahead: ClaimReply | None = None  # a reply that was read before ``take`` asked for it
         self._waiting: deque[Claimed] = deque()
         self._unstored: list[_Unstored] = []
-        self._oldest = 0.0  # by the monotonic clock: when the first end was noted that is not stored
+        self._oldest = 0.0  # by the monotonic clock: when the first end was noted that is not sent
         self._overflow = False  # an end found no room in shared memory
 
     # -- jobs --------------------------------------------------------------------------------------------
@@ -61,26 +73,47 @@ class Batch:
         return len(self._waiting)
 
     @property
+    def goes_on(self) -> bool:
+        """More jobs wait, or have been asked for."""
+        return bool(self._waiting) or self._trip is not None or self._ahead is not None
+
+    @property
     def seized(self) -> bool:
         """The supervisor gives back what waits: ask before the next job begins. Read after the slot names that job."""
         return self._ledger.seized
 
     def take(self, queue_names: Sequence[str], wanted: int) -> ClaimReply:
         """Store what has ended and claim what comes next; raises what redis-py raises, and nothing is lost by it."""
-        reply = self._trade(queue_names, wanted)
+        reply, self._ahead = self._ahead, None
+        if reply is None:
+            if self._trip is None:
+                self._send(queue_names, wanted)
+            reply = self._receive()
+        if self._unstored and not reply.jobs:  # of jobs that ran while this was under way
+            self._send(queue_names, wanted)
+            reply = self._receive()
         self._waiting.extend(reply.jobs)
         return reply
 
+    def ask(self, queue_names: Sequence[str], wanted: int) -> None:
+        """Begin to store and to claim; the server works while the jobs that wait are run. ``take`` reads the reply."""
+        if self._trip is None and self._ahead is None and self._ledger.turn():
+            self._send(queue_names, wanted, early=True)
+
     def still_ours(self, claimed: Claimed) -> bool:
         """Ask, storing what has ended; drops what was given back. Whether this job may begin."""
-        reply = self._trade((), 0, claimed)
-        return claimed.job_id not in reply.gone
+        if self._trip is None:
+            self._send((), 0, claimed)
+            return claimed.job_id not in self._receive().gone
+        self._ahead = self._receive()
+        return claimed.job_id not in self._ahead.gone
 
     def hand_back(self) -> None:
         """Store what has ended, put back what waits; none of it has begun."""
         self.store()
         self._claims.hand_back()
         self._waiting.clear()
+        self._ahead = None
 
     # -- ends --------------------------------------------------------------------------------------------
 
@@ -90,7 +123,7 @@ class Batch:
         if not self._unstored:
             self._oldest = time.monotonic()
         self._overflow = not self._ledger.note(packed) or self._overflow
-        self._unstored.append(_Unstored(success.job_id, packed, store_slowly))
+        self._unstored.append(_Unstored(success.job_id, packed, store_slowly, self._ledger.trip))
 
     @property
     def due(self) -> bool:
@@ -101,8 +134,13 @@ class Batch:
 
     def store(self) -> None:
         """Store what has ended, claiming nothing; raises what redis-py raises, and nothing is lost by it."""
+        if self._trip is not None:
+            self._ahead = (
+                self._receive()
+            )  # what it claimed waits for ``take``: perhaps there is something to catch up with
         if self._unstored:
-            self._trade((), 0)
+            self._send((), 0)
+            self._receive()
 
     def try_store(self) -> None:
         """The same; where Redis does not answer, the loop goes on with it."""
@@ -111,55 +149,74 @@ class Batch:
         except REDIS_ERRORS as error:
             log.warning("Redis does not answer (%s); results are kept until it does", error)
 
-    @property
-    def unstored(self) -> int:
-        """Ends that are not stored."""
-        return len(self._unstored)
-
     # -- the round trip ------------------------------------------------------------------------------------
 
-    def _trade(self, queue_names: Sequence[str], wanted: int, *beginning: Claimed) -> ClaimReply:
+    def _send(self, queue_names: Sequence[str], wanted: int, *beginning: Claimed, early: bool = False) -> None:
         now = time.time()
-        self._trip += 1
-        held = [each.job_id for each in (*beginning, *self._waiting)]
-        ended = [each.job_id for each in self._unstored]
-        calls = [self._exchange.claim(queue_names, wanted, now, trip=self._trip, held=held, ended=ended)]
-        if ended:
-            calls.insert(0, self._exchange.finish([each.packed for each in self._unstored], now))
+        self._number += 1
+        ahead = self._ahead.jobs if self._ahead else ()
+        held = [each.job_id for each in (*beginning, *self._waiting, *ahead)]
+        ends, self._unstored = self._unstored, []
+        trip = self._trip = _Trip(self._number, ends, early)
+        ended = [each.job_id for each in ends]
+        claim = self._exchange.claim(queue_names, wanted, now, trip=trip.number, held=held, ended=ended)
         try:
-            *outcomes, reply = self._wire.call(*calls)
+            if ends:
+                self._wire.send(self._exchange.finish([each.packed for each in ends], now), claim)
+            else:
+                self._wire.send(claim)
         except BaseException as error:
-            for each in self._unstored:
-                each.perhaps = True
-            if ended:
-                others = f" (and {len(ended) - 1} others)" if len(ended) > 1 else ""
-                log.warning("job %s%s is not stored yet, trying again: %s", ended[0], others, error)
+            self._lost(trip, error)
             raise
+
+    def _receive(self) -> ClaimReply:
+        """The reply to the trip under way."""
+        trip = cast(_Trip, self._trip)
+        try:
+            *outcomes, reply = self._wire.receive()
+        except BaseException as error:
+            self._lost(trip, error)
+            raise
+        self._trip = None
         claimed = None if isinstance(reply, redis.ResponseError) else read_claim(reply)
-        self._settle(outcomes[0] if ended else [], len(held) + len(claimed.jobs if claimed else ()))
+        self._settle(trip, outcomes[0] if trip.ends else [], len(claimed.jobs) if claimed else 0)
         if claimed is None:
             raise reply
         if claimed.gone:
             self._waiting = deque(each for each in self._waiting if each.job_id not in claimed.gone)
+            if self._ahead is not None:
+                self._ahead.jobs = [each for each in self._ahead.jobs if each.job_id not in claimed.gone]
         return claimed
 
-    def _settle(self, outcomes: Any, held: int) -> None:
+    def _lost(self, trip: _Trip, error: BaseException) -> None:
+        """Whether it was stored is not known: it is sent again, and what is stored already is then found gone."""
+        self._trip = None
+        for each in trip.ends:
+            each.perhaps = True
+        self._unstored = trip.ends + self._unstored
+        if trip.ends:
+            others = f" (and {len(trip.ends) - 1} others)" if len(trip.ends) > 1 else ""
+            log.warning("job %s%s is not stored yet, trying again: %s", trip.ends[0].job_id, others, error)
+
+    def _settle(self, trip: _Trip, outcomes: Any, claimed: int) -> None:
         if isinstance(outcomes, redis.ResponseError):
             if not is_about_the_data(outcomes):
+                self._lost(trip, outcomes)
                 raise outcomes
             log.error("results cannot be stored together (%s); each is stored by itself", outcomes)
-            outcomes = [Ended.HAS_DEPENDENTS] * len(self._unstored)
-        ended, self._unstored, self._overflow = self._unstored, [], False
-        seized = self._ledger.seized
+            outcomes = [Ended.HAS_DEPENDENTS] * len(trip.ends)
+        self._overflow = False
         left: list[_Unstored] = []
-        for each, outcome in zip(ended, outcomes, strict=True):
+        for each, outcome in zip(trip.ends, outcomes, strict=True):
             if outcome == Ended.HAS_DEPENDENTS:
                 left.append(each)
             elif outcome == Ended.DELETED:
                 log.warning("job %s was deleted while it ran; its result is dropped", each.job_id)
-            elif outcome == Ended.GONE and not each.perhaps and not seized:
+            elif outcome == Ended.GONE and not each.perhaps and each.trip != self._ledger.seized_trip:
                 log.warning("job %s was given to another executor; this result is dropped", each.job_id)
-        while left:
-            self._ledger.begin(self._trip, held, [each.packed for each in left])
-            left.pop(0).store_slowly()
-        self._ledger.begin(self._trip, held)
+        held = claimed + len(self._waiting) + len(self._ahead.jobs if self._ahead else ())
+        self._ledger.begin(trip.number, held, [each.packed for each in left], since_turn=trip.early)
+        if left:
+            for each in left:
+                each.store_slowly()
+            self._ledger.begin(trip.number, held, [each.packed for each in self._unstored])

@@ -16,6 +16,6 @@ def environment_reset(context: JobContext, call_next: CallNext) -> Any:
     try:
         return call_next(context)
     finally:
-        if runtime.is_used and (not batch.waiting or runtime.expected_reset_s > QUICK_S):
+        if runtime.is_used and (not batch.goes_on or runtime.expected_reset_s > QUICK_S):
             batch.try_store()
         runtime.end_job()

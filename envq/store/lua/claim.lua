@@ -96,7 +96,7 @@ local function take(id, unknown)
     return true
   end
   local alone = once or fields.envq_alone or fields.envq_settle
-  if seen[id] or held[id] or (alone and #found > 0) then
+  if seen[id] or held[id] or (alone and #found + tonumber(ARGV[16]) > 0) then
     return false
   end
   local mine = fields.worker_name == executor
