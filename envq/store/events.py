@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections.abc import Iterator
@@ -66,7 +67,14 @@ def follow(connection: Redis, keys: Keys, after: str) -> Iterator[Event]:
             continue
         for position, fields in _entries(streams):
             after = position.decode()
-            yield Event.from_json(fields[b"event"])
+            yield from read(fields[b"event"])
+
+
+def read(message: str | bytes) -> list[Event]:
+    """The events of one message: jobs that an executor claimed or ended together share one."""
+    shared = cast("dict[str, Any]", json.loads(message))
+    jobs = cast("list[dict[str, Any]]", shared.pop("jobs", [{}]))
+    return [Event.from_json(json.dumps(shared | job)) for job in jobs]
 
 
 def _entries(streams: Any) -> list[tuple[bytes, dict[bytes, bytes]]]:

@@ -19,6 +19,8 @@ import redis
 from support.processes import clean_environment
 from support.workers import WorkerProcess
 
+from envq.store import events
+
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -185,7 +187,8 @@ def test_events_carry_the_fields_that_the_readme_names(
     run_script(EVENTFUL)
     assert process.stop() == 0
 
-    entries = [json.loads(fields[b"event"]) for _, fields in redis_client.xrange("envq:default:events")]
+    messages = [fields[b"event"] for _, fields in redis_client.xrange("envq:default:events")]
+    entries = [json.loads(each.to_json()) for message in messages for each in events.read(message)]
     seen = {entry["kind"] for entry in entries}
     assert seen >= {"job.failed", "job.retried", "variable.declared", "variable.removed", "variable.failed"}
     for entry in entries:

@@ -15,8 +15,8 @@ from support.processes import Process
 from support.servers import Server
 from support.waiting import eventually
 
+from envq.store.events import read
 from envq.store.keys import Keys, job, queue
-from envq.store.records import Event
 
 Start = Callable[..., Process]
 
@@ -33,7 +33,7 @@ def ids_in(jobs: rq.Queue) -> list[str]:
 
 def kinds(client: redis.Redis, namespace: str) -> list[str]:
     entries = client.xrange(Keys(namespace).events)
-    return [Event.from_json(fields[b"event"]).kind for _, fields in entries]
+    return [each.kind for _, fields in entries for each in read(fields[b"event"])]
 
 
 def test_job_that_kills_its_process_goes_back_three_times_and_then_fails(
