@@ -47,7 +47,6 @@ class Batch:
         self._waiting: deque[Claimed] = deque()
         self._unstored: list[_Unstored] = []
         self._oldest = 0.0  # by the monotonic clock: when the first end was noted that is not stored
-        self._overflow = False  # an end found no room in shared memory
 
     # -- jobs --------------------------------------------------------------------------------------------
 
@@ -71,6 +70,10 @@ class Batch:
         self._waiting.extend(reply.jobs)
         return reply
 
+    def forget_waiting(self) -> None:
+        """After an error: the next claim brings what is still ours, as far as it wants it, and puts back the rest."""
+        self._waiting.clear()
+
     def still_ours(self, claimed: Claimed) -> bool:
         """Ask, storing what has ended; drops what was given back. Whether this job may begin."""
         reply = self._trade((), 0, claimed)
@@ -84,20 +87,24 @@ class Batch:
 
     # -- ends --------------------------------------------------------------------------------------------
 
-    def end(self, success: Success, store_slowly: Callable[[], object]) -> None:
-        """Note the end of a job; the next round trip stores it, or, where it gained dependents, ``store_slowly``."""
+    def end(self, success: Success, store_slowly: Callable[[], object]) -> bool:
+        """
+        Note the end of a job; the next round trip stores it, or, where it gained dependents, ``store_slowly``.
+
+        False where there is no room for it: it is to be stored at once, or the job would run again if we died now.
+        """
         packed = success.packed()
+        if not self._ledger.note(packed):
+            return False
         if not self._unstored:
             self._oldest = time.monotonic()
-        self._overflow = not self._ledger.note(packed) or self._overflow
         self._unstored.append(_Unstored(success.job_id, packed, store_slowly))
+        return True
 
     @property
     def due(self) -> bool:
         """What has ended should be stored now, whatever waits."""
-        return bool(self._unstored) and (
-            self._overflow or self._ledger.used > BATCH_BYTES or time.monotonic() - self._oldest > SHORT_S
-        )
+        return bool(self._unstored) and (self._ledger.used > BATCH_BYTES or time.monotonic() - self._oldest > SHORT_S)
 
     def store(self) -> None:
         """Store what has ended, claiming nothing; raises what redis-py raises, and nothing is lost by it."""
@@ -109,6 +116,7 @@ class Batch:
         try:
             self.store()
         except REDIS_ERRORS as error:
+            self.forget_waiting()
             log.warning("Redis does not answer (%s); results are kept until it does", error)
 
     @property
@@ -149,17 +157,17 @@ class Batch:
                 raise outcomes
             log.error("results cannot be stored together (%s); each is stored by itself", outcomes)
             outcomes = [Ended.HAS_DEPENDENTS] * len(self._unstored)
-        ended, self._unstored, self._overflow = self._unstored, [], False
+        ended, self._unstored = self._unstored, []
         seized = self._ledger.seized
-        left: list[_Unstored] = []
         for each, outcome in zip(ended, outcomes, strict=True):
             if outcome == Ended.HAS_DEPENDENTS:
-                left.append(each)
+                self._unstored.append(each)
             elif outcome == Ended.DELETED:
                 log.warning("job %s was deleted while it ran; its result is dropped", each.job_id)
             elif outcome == Ended.GONE and not each.perhaps and not seized:
                 log.warning("job %s was given to another executor; this result is dropped", each.job_id)
-        while left:
-            self._ledger.begin(self._trip, held, [each.packed for each in left])
-            left.pop(0).store_slowly()
+        while self._unstored:  # an error leaves the others to the next trip
+            self._ledger.begin(self._trip, held, [each.packed for each in self._unstored])
+            self._unstored[0].store_slowly()
+            del self._unstored[0]
         self._ledger.begin(self._trip, held)
