@@ -99,6 +99,8 @@ class Executor:
             return code
         except REDIS_ERRORS as error:
             self._parts.forget_connections()
+            self._parts.batch.forget_waiting()
+            self._slot.leave_job()
             log.warning("Redis does not answer (%s); trying again", error)
             self._until_connected(lambda: self._parts.connection.ping())
             # It may answer and still refuse (no memory left, no right to write): do not ask in a tight loop.
@@ -193,9 +195,12 @@ class Executor:
         """One job from its claim to its reset."""
         parts = self._parts
         self._slot.write(Phase.PREPARING, claimed.job_id, claimed.execution_id)
-        if parts.batch.seized and not parts.batch.still_ours(claimed):
-            self._slot.write(Phase.IDLE)
-            return None
+        while parts.batch.seized:
+            if not parts.batch.still_ours(claimed):
+                self._slot.leave_job()
+                return None
+            # Asking stores what has ended, which may take long: what waits may be seized again meanwhile.
+            self._slot.write(Phase.PREPARING, claimed.job_id, claimed.execution_id)
         if claimed.settle:
             settle(parts, claimed, claimed.settle)
             self._slot.end_job()

@@ -75,9 +75,12 @@ class Ledger:
         With ``since_turn``, what was noted since the last turn is not stored either.
         """
         self.trip, self._held = trip, held
-        self._used[1 - self._area] = 0
-        if not since_turn:
-            self._used[self._area] = 0
+        if since_turn:
+            self._used[1 - self._area] = 0
+        else:
+            # Beside what readers still see, where that can be.
+            self._area = self._area if self._used[1 - self._area] else 1 - self._area
+            self._used[:] = [0, 0]
         for end in kept:
             self._write(end)
         self._publish()

@@ -143,6 +143,10 @@ class Slot:
     def end_job(self) -> None:
         """Count one execution, whose end is stored or noted, and be idle (executor only)."""
         self._jobs += 1
+        self.leave_job()
+
+    def leave_job(self) -> None:
+        """Be idle; it did not begin, or it was counted before (executor only)."""
         self._inside = False
         self.write(Phase.IDLE)
 

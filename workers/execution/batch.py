@@ -59,7 +59,6 @@ class Batch:
         self._waiting: deque[Claimed] = deque()
         self._unstored: list[_Unstored] = []
         self._oldest = 0.0  # by the monotonic clock: when the first end was noted that is not sent
-        self._overflow = False  # an end found no room in shared memory
 
     # -- jobs --------------------------------------------------------------------------------------------
 
@@ -100,6 +99,11 @@ class Batch:
         if self._trip is None and self._ahead is None and self._ledger.turn():
             self._send(queue_names, wanted, early=True)
 
+    def forget_waiting(self) -> None:
+        """After an error: the next claim brings what is still ours, as far as it wants it, and puts back the rest."""
+        self._waiting.clear()
+        self._ahead = None
+
     def still_ours(self, claimed: Claimed) -> bool:
         """Ask, storing what has ended; drops what was given back. Whether this job may begin."""
         if self._trip is None:
@@ -112,25 +116,28 @@ class Batch:
         """Store what has ended, put back what waits; none of it has begun."""
         self.store()
         self._claims.hand_back()
-        self._waiting.clear()
-        self._ahead = None
+        self.forget_waiting()
 
     # -- ends --------------------------------------------------------------------------------------------
 
-    def end(self, success: Success, store_slowly: Callable[[], object]) -> None:
-        """Note the end of a job; the next round trip stores it, or, where it gained dependents, ``store_slowly``."""
+    def end(self, success: Success, store_slowly: Callable[[], object]) -> bool:
+        """
+        Note the end of a job; the next round trip stores it, or, where it gained dependents, ``store_slowly``.
+
+        False where there is no room for it: it is to be stored at once, or the job would run again if we died now.
+        """
         packed = success.packed()
+        if not self._ledger.note(packed):
+            return False
         if not self._unstored:
             self._oldest = time.monotonic()
-        self._overflow = not self._ledger.note(packed) or self._overflow
         self._unstored.append(_Unstored(success.job_id, packed, store_slowly, self._ledger.trip))
+        return True
 
     @property
     def due(self) -> bool:
         """What has ended should be stored now, whatever waits."""
-        return bool(self._unstored) and (
-            self._overflow or self._ledger.used > BATCH_BYTES or time.monotonic() - self._oldest > SHORT_S
-        )
+        return bool(self._unstored) and (self._ledger.used > BATCH_BYTES or time.monotonic() - self._oldest > SHORT_S)
 
     def store(self) -> None:
         """Store what has ended, claiming nothing; raises what redis-py raises, and nothing is lost by it."""
@@ -147,7 +154,13 @@ class Batch:
         try:
             self.store()
         except REDIS_ERRORS as error:
+            self.forget_waiting()
             log.warning("Redis does not answer (%s); results are kept until it does", error)
+
+    @property
+    def unstored(self) -> int:
+        """Ends that are not stored, as far as we know."""
+        return len(self._unstored) + len(self._trip.ends if self._trip else ())
 
     # -- the round trip ------------------------------------------------------------------------------------
 
@@ -205,7 +218,6 @@ class Batch:
                 raise outcomes
             log.error("results cannot be stored together (%s); each is stored by itself", outcomes)
             outcomes = [Ended.HAS_DEPENDENTS] * len(trip.ends)
-        self._overflow = False
         left: list[_Unstored] = []
         for each, outcome in zip(trip.ends, outcomes, strict=True):
             if outcome == Ended.HAS_DEPENDENTS:
@@ -216,7 +228,8 @@ class Batch:
                 log.warning("job %s was given to another executor; this result is dropped", each.job_id)
         held = claimed + len(self._waiting) + len(self._ahead.jobs if self._ahead else ())
         self._ledger.begin(trip.number, held, [each.packed for each in left], since_turn=trip.early)
-        if left:
-            for each in left:
-                each.store_slowly()
+        self._unstored = left + self._unstored
+        for each in left:  # an error leaves the others to the next trip
+            each.store_slowly()
+            self._unstored.remove(each)
             self._ledger.begin(trip.number, held, [each.packed for each in self._unstored])

@@ -75,19 +75,30 @@ def _note_success(context: JobContext, value: Any, result: bytes) -> None:
         marked=b"envq_alone" in fields or (bool(kind.unusual) and not fields.keys().isdisjoint(_MARKS)),
         depends=bool(kind.unusual) and not fields.keys().isdisjoint(_DEPENDS),
     )
+    if not context.services.batch.end(success, lambda: _store_late(context, value, result)):
+        _store_success(context, value, result)
+        return
     context.status = "finished"
-    context.services.batch.end(success, lambda: _store_success(context, value, result))
     context.services.slot.end_job()
 
 
+def _store_late(context: JobContext, value: Any, result: bytes) -> None:
+    _store_by_itself(context, value, result)
+    context.services.slot.leave_job()  # it was counted at its end
+
+
 def _store_success(context: JobContext, value: Any, result: bytes) -> None:
+    _store_by_itself(context, value, result)
+    context.services.slot.end_job()
+
+
+def _store_by_itself(context: JobContext, value: Any, result: bytes) -> None:
     services, job = context.services, context.job
     _begin_storing(context)
     with serializer.standing_for(value, result):  # the value itself may have changed since
         context.status = services.storing.store(job, lambda: services.rq.success(job, context.execution, value))
     if context.status == "finished":
         job.send_webhooks(job.get_status(refresh=False))
-    services.slot.end_job()
 
 
 def _store_failure(context: JobContext, error: ExcInfo) -> None:

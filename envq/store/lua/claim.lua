@@ -23,10 +23,19 @@ local wanted = suspended == 1 and 0 or tonumber(ARGV[3])
 local time = redis.call('TIME')
 redis.call('ZADD', KEYS[5], time[1] * 1000 + math.floor(time[2] / 1000), executor)
 
-local held = {}
-for i = FIRST_HELD, #ARGV do
-  held[ARGV[i]] = true
+local listed = redis.call('LRANGE', claims, 0, -1)
+local standing, held, gone = {}, {}, {}
+for _, id in ipairs(listed) do
+  standing[id] = true
 end
+local last_asked = FIRST_HELD + tonumber(ARGV[16]) - 1
+for i = FIRST_HELD, #ARGV do
+  held[ARGV[i]] = standing[ARGV[i]]  -- one that has just been stored may be there again, to run again
+  if i <= last_asked and not standing[ARGV[i]] then
+    gone[#gone + 1] = ARGV[i]
+  end
+end
+local holds_others = last_asked - FIRST_HELD + 1 > #gone
 
 -- Anybody can push an id under which something else is stored; that must not stop a queue.
 local function field(id, name)
@@ -65,7 +74,7 @@ local function start(id, fields, hash)
   -- No time to live: whoever settles the claim removes it.
   redis.call('HSET', execution_prefix .. composite, 'id', execution, 'job_id', id, 'created_at', now,
     'last_heartbeat', now, 'worker_name', executor)
-  redis.call('ZADD', executions_prefix .. id, '+inf', execution)
+  redis.pcall('ZADD', executions_prefix .. id, '+inf', execution)  -- what else may lie there stops nobody
   local members = wip[origin]
   if not members then
     members = {}
@@ -75,7 +84,7 @@ local function start(id, fields, hash)
   members[#members + 1] = composite
   composites[#composites + 1] = composite
   told[#told + 1] = '"job_id":' .. cjson.encode(id) .. ',"execution_id":"' .. execution .. '","queue":' .. json(origin) ..
-    ',"func":' .. json(fields.description or '')
+    ',"func":' .. json(string.match(fields.description or '', '^[^(]*'))  -- stock clients put arguments behind it
   found[#found + 1] = {id, execution, hash}
   seen[id] = true
   bytes = bytes + #(fields.data or '')
@@ -96,7 +105,7 @@ local function take(id, unknown)
     return true
   end
   local alone = once or fields.envq_alone or fields.envq_settle
-  if seen[id] or held[id] or (alone and #found + tonumber(ARGV[16]) > 0) then
+  if seen[id] or held[id] or (alone and (#found > 0 or holds_others)) then
     return false
   end
   local mine = fields.worker_name == executor
@@ -118,16 +127,10 @@ local function take(id, unknown)
 end
 
 -- A reply that never arrived, or a blocking move, left these here.
-local unknown, gone, standing = {}, {}, {}
-for _, id in ipairs(redis.call('LRANGE', claims, 0, -1)) do
-  standing[id] = true
+local unknown = {}
+for _, id in ipairs(listed) do
   if not held[id] then
     unknown[#unknown + 1] = id
-  end
-end
-for i = FIRST_HELD, FIRST_HELD + tonumber(ARGV[16]) - 1 do
-  if not standing[ARGV[i]] then
-    gone[#gone + 1] = ARGV[i]
   end
 end
 if #unknown > 1 then
@@ -177,7 +180,7 @@ for i = FIRST_QUEUE, #KEYS do
 end
 
 for origin, members in pairs(wip) do
-  redis.call('ZADD', wip_prefix .. origin, unpack(members))
+  redis.pcall('ZADD', wip_prefix .. origin, unpack(members))
 end
 if #composites > 0 then
   redis.call('SADD', worker_executions, unpack(composites))

@@ -4,12 +4,12 @@
 
 -- Every execution of a job that RQ's record shows; with a worker's name only its own.
 local function forget_executions(id, origin, only_of)
-  for _, execution in ipairs(redis.call('ZRANGE', executions_prefix .. id, 0, -1)) do
+  for _, execution in ipairs(redis.pcall('ZRANGE', executions_prefix .. id, 0, -1)) do
     local composite = id .. ':' .. execution
     if not only_of or redis.call('HGET', execution_prefix .. composite, 'worker_name') == only_of then
       redis.call('DEL', execution_prefix .. composite)
       redis.call('ZREM', executions_prefix .. id, execution)
-      redis.call('ZREM', wip_prefix .. origin, composite)
+      redis.pcall('ZREM', wip_prefix .. origin, composite)
       redis.call('SREM', worker_executions, composite)
     end
   end

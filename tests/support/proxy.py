@@ -1,0 +1,94 @@
+"""A proxy in front of a server that cuts a connection at a chosen moment of a chosen command."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import threading
+from typing import Final
+
+CUT_BEFORE: Final = "before the server sees it"
+CUT_AFTER: Final = "after the server has acted, before its reply"
+CUT_INSIDE: Final = "in the middle of the reply"
+CUTS: Final = (CUT_BEFORE, CUT_AFTER, CUT_INSIDE)
+_CHUNK: Final = 1 << 20
+_LONGEST_WAIT_S: Final = 10.0
+
+
+class CuttingProxy:
+    """Passes everything on, but for what ``cut`` asks."""
+
+    def __init__(self, server_port: int) -> None:
+        self._server_port = server_port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._lock = threading.Lock()
+        self._mark, self._where, self._left = b"", "", 0
+        self._closed = False
+        self._threads = [threading.Thread(target=self._accept, daemon=True)]
+        self._threads[0].start()
+
+    @property
+    def port(self) -> int:
+        port: int = self._listener.getsockname()[1]
+        return port
+
+    @property
+    def left(self) -> int:
+        """How many cuts are still to come."""
+        return self._left
+
+    def cut(self, mark: bytes, where: str, times: int) -> None:
+        """Cut the next so many connections over which bytes are sent that contain the mark."""
+        with self._lock:
+            self._mark, self._where, self._left = mark, where, times
+
+    def close(self) -> None:
+        """End all connections."""
+        self._closed = True
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for thread in self._threads:
+            thread.join(_LONGEST_WAIT_S)
+
+    def _accept(self) -> None:
+        while not self._closed:
+            try:
+                near, _ = self._listener.accept()
+            except OSError:
+                return
+            thread = threading.Thread(target=self._serve, args=(near,), daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _serve(self, near: socket.socket) -> None:
+        with near, contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self._server_port)) as far:
+            while not self._closed:
+                for ready in select.select([near, far], [], [], 0.1)[0]:
+                    data = ready.recv(_CHUNK)
+                    if not data:
+                        return
+                    if ready is far:
+                        near.sendall(data)
+                    elif where := self._due(data):
+                        self._cut(near, far, data, where)
+                        return
+                    else:
+                        far.sendall(data)
+
+    def _due(self, data: bytes) -> str:
+        with self._lock:
+            if self._left <= 0 or self._mark not in data:
+                return ""
+            self._left -= 1
+            return self._where
+
+    def _cut(self, near: socket.socket, far: socket.socket, data: bytes, where: str) -> None:
+        if where == CUT_BEFORE:
+            return
+        far.sendall(data)
+        far.settimeout(_LONGEST_WAIT_S)
+        reply = far.recv(_CHUNK)  # one piece of it at least: the server has acted
+        if where == CUT_INSIDE:
+            near.sendall(reply[: len(reply) // 2])
