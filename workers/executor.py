@@ -5,6 +5,7 @@ Everything here happens on the main thread: objects are created, used and destro
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import os
@@ -85,6 +86,7 @@ class Executor:
         parts.let_go()
         self._slot.write(Phase.STOPPING, deadline=time.monotonic() + SIGN_OFF_S)
         parts.sign_off()
+        self._deadlines.disarm()
         return code
 
     # -- one turn of the loop ---------------------------------------------------------------------------
@@ -179,6 +181,7 @@ class Executor:
                 batch.store()
             if self._stopping and batch.waiting:
                 batch.hand_back()
+        self._slot.write(Phase.IDLE)
         write_waiting()
         self._pace.took(self._jobs - before, time.monotonic() - began)
         self._idle_since = time.monotonic()
@@ -189,7 +192,8 @@ class Executor:
         now = time.monotonic()
         if now >= self._told_at + TELL_S:
             self._told_at = now
-            self._control.send_bytes(b"batch")
+            with contextlib.suppress(OSError):  # it is gone, and so are we soon
+                self._control.send_bytes(b"batch")
 
     def _run(self, claimed: Claimed) -> int | None:
         """One job from its claim to its reset."""
@@ -229,7 +233,7 @@ class Executor:
             return EXIT_BUILD_FAILED
         queues = parts.catch_up.open_queues(worker.queues)
         all_open = len(queues) == len(worker.queues)
-        if worker.burst and not reply.suspended and (all_open or parts.catch_up.failed_for_good()):
+        if worker.burst and (reply.suspended or all_open or parts.catch_up.failed_for_good()):
             return EXIT_OK
         if self._idle_too_long():
             return EXIT_OK

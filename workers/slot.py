@@ -141,9 +141,14 @@ class Slot:
         return self._now
 
     def end_job(self) -> None:
-        """Count one execution, whose end is stored or noted, and be idle (executor only)."""
+        """
+        Count one execution, whose end is stored or noted; seen with the next write (executor only).
+
+        Until then a reader takes the job for one that runs; but its claim is gone, or its end is in the ledger.
+        """
         self._jobs += 1
-        self.leave_job()
+        self._inside = False
+        self._now = (Phase.IDLE, "", "")
 
     def leave_job(self) -> None:
         """Be idle; it did not begin, or it was counted before (executor only)."""

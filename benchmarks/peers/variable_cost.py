@@ -41,7 +41,7 @@ class ExecutorLimits:
         self._deadlines.install()
 
     def limit(self, seconds: float | None, what: str) -> AbstractContextManager[Any]:
-        return self._deadlines.limit(seconds, Work(Phase.RESETTING, what), TimeLimit(what))
+        return self._deadlines.limit(seconds, Work(Phase.RESETTING, what), lambda: TimeLimit(what))
 
 
 def turns(_: Runtime) -> int:

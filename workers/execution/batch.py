@@ -58,6 +58,7 @@ class Batch:
         self._ahead: ClaimReply | None = None  # a reply that was read before ``take`` asked for it
         self._waiting: deque[Claimed] = deque()
         self._unstored: list[_Unstored] = []
+        self._slowly = False  # the last trip left something to RQ's code, which may have enqueued dependents since
         self._oldest = 0.0  # by the monotonic clock: when the first end was noted that is not sent
 
     # -- jobs --------------------------------------------------------------------------------------------
@@ -84,11 +85,13 @@ class Batch:
     def take(self, queue_names: Sequence[str], wanted: int) -> ClaimReply:
         """Store what has ended and claim what comes next; raises what redis-py raises, and nothing is lost by it."""
         reply, self._ahead = self._ahead, None
+        late = reply is not None or self._trip is not None  # what it says was so before the last jobs ran
         if reply is None:
             if self._trip is None:
                 self._send(queue_names, wanted)
             reply = self._receive()
-        if self._unstored and not reply.jobs:  # of jobs that ran while this was under way
+        while not reply.jobs and (late or self._slowly):
+            late = False
             self._send(queue_names, wanted)
             reply = self._receive()
         self._waiting.extend(reply.jobs)
@@ -228,7 +231,7 @@ class Batch:
                 log.warning("job %s was given to another executor; this result is dropped", each.job_id)
         held = claimed + len(self._waiting) + len(self._ahead.jobs if self._ahead else ())
         self._ledger.begin(trip.number, held, [each.packed for each in left], since_turn=trip.early)
-        self._unstored = left + self._unstored
+        self._unstored, self._slowly = left + self._unstored, bool(left)
         for each in left:  # an error leaves the others to the next trip
             each.store_slowly()
             self._unstored.remove(each)

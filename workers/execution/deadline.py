@@ -61,12 +61,18 @@ class Deadlines:
         self._outside = slot.now  # what goes on when no limit is in force any more
         self._handlers: list[tuple[int, Any]] = []
         self._struck = False
+        # The same objects each time: whether a job has changed them is told by identity.
+        self._alarm, self._request = self._on_alarm, self._on_request
         self.after_strike: Callable[[], None] = _nothing  # called once the block in which an error was raised is left
+
+    def disarm(self) -> None:
+        """Leave no timer behind."""
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
     def install(self) -> None:
         """Take SIGALRM for the clock and SIGUSR1 for requests of the supervisor."""
-        signal.signal(signal.SIGALRM, self._on_alarm)
-        signal.signal(signal.SIGUSR1, self._on_request)
+        signal.signal(signal.SIGALRM, self._alarm)
+        signal.signal(signal.SIGUSR1, self._request)
 
     def note_handlers(self) -> None:
         """What handles our signals now is what ``take_back`` restores."""

@@ -164,15 +164,18 @@ class RuntimeLimits:
     def limit(self, seconds: float | None, what: str) -> AbstractContextManager[Any]:
         """A build if one was just announced, else a reset, check or teardown."""
         building, self._reporter.now_building = self._reporter.now_building, None
-        error = TimeLimit(f"{what} ran longer than {seconds or 0:g} s")
         if building is None:
-            return self._deadlines.limit(seconds, Work(Phase.RESETTING, what), error)
-        return self._build_limit(seconds, Work(Phase.BUILDING, *building), error)
+            return self._deadlines.limit(seconds, Work(Phase.RESETTING, what), lambda: _too_long(what, seconds))
+        return self._build_limit(seconds, Work(Phase.BUILDING, *building), _too_long(what, seconds))
 
     @contextmanager
     def _build_limit(self, seconds: float | None, work: Work, error: TimeLimit) -> Generator[None]:
         with self._threads.noting(), self._deadlines.limit(seconds, work, error):
             yield
+
+
+def _too_long(what: str, seconds: float | None) -> TimeLimit:
+    return TimeLimit(f"{what} ran longer than {seconds or 0:g} s")
 
 
 def _counts(states: list[ValueState]) -> list[tuple[int, int]]:
