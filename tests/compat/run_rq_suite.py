@@ -26,7 +26,8 @@ from support.processes import clean_environment  # noqa: E402
 from compat.source import RELEASE, folder_of_tests  # noqa: E402 - the folder of the tests is on the path from here on
 from compat.verdict import Expected, Result, judge, table  # noqa: E402
 
-HANGS_AFTER_S = 90
+HANGS_AFTER_S = 90  # one test
+GIVEN_UP_AFTER_S = 900  # all of them
 
 
 def main() -> int:
@@ -101,7 +102,12 @@ def _run(
         output = Path(scratch) / "output"
         with output.open("wb") as written:
             whole, env = [*command, *selection], _environment(arguments)
-            subprocess.run(whole, cwd=folder, env=env, stdout=written, stderr=written, check=False)
+            try:
+                subprocess.run(
+                    whole, cwd=folder, env=env, stdout=written, stderr=written, check=False, timeout=GIVEN_UP_AFTER_S
+                )
+            except subprocess.TimeoutExpired:
+                raise RuntimeError(f"the tests did not end within {GIVEN_UP_AFTER_S} s") from None
         if not report.exists():
             raise RuntimeError(f"pytest did not get to its end:\n{output.read_text(errors='replace')[-3000:]}")
         found = json.loads(report.read_text())

@@ -7,6 +7,7 @@ Everything but ``work`` is RQ's own: its classes are what reads the record of a 
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import multiprocessing
 import os
@@ -31,12 +32,14 @@ from envq.store.connection import database_number
 from envq.store.keys import Keys
 from envq.workers.config import ExecutorConfig, WorkerConfig
 from envq.workers.executor import Executor
+from envq.workers.ledger import Ledger
 from envq.workers.slot import Slot
 from envq.workers.supervision.stopping import EXIT_COLD
 from envq.workers.supervision.supervisor import Supervisor
 
 PATIENCE_S = 15.0  # RQ's tests wait for a worker that goes on working as long as it likes
 COLD_STOP_S = 3.0
+PR_SET_PDEATHSIG = 1
 FORK = multiprocessing.get_context("fork")
 RUNS = FORK.Value("i", 0)  # how often a worker of ours ran, here and in processes forked from here
 
@@ -138,7 +141,7 @@ class SimpleWorker(EnvqWork, rq.worker.SimpleWorker):
         timer.start()
         try:
             with _process_as_before():
-                Executor(config.executor(1, os.getpid(), config.max_jobs), Slot(FORK), control).run()
+                Executor(config.executor(1, os.getpid(), config.max_jobs), Slot(FORK), Ledger(FORK), control).run()
         finally:
             timer.cancel()
             ours.close()
@@ -147,6 +150,8 @@ class SimpleWorker(EnvqWork, rq.worker.SimpleWorker):
 
 
 def _supervise(config: NamedWorker) -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     sys.exit(Supervisor(config).run())
 
 
@@ -159,6 +164,7 @@ def _process_as_before() -> Iterator[None]:
     try:
         yield
     finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)  # its alarm would end a process without its handler
         signal.set_wakeup_fd(-1)
         for number, handler in handlers.items():
             signal.signal(number, handler)
