@@ -4,6 +4,7 @@
 #   make demo     a worker, an environment variable and jobs in front of your eyes
 #   make test     every ring of tests, on every server that is installed
 #   make check    format, lint, types, import contracts
+#   make compat   RQ's own tests, with envq's classes in place of RQ's
 #   make bench    every figure of docs/performance.md, beside other queues
 #   make clean    remove everything that these made
 
@@ -17,7 +18,7 @@ PYTEST := $(BIN)/pytest --numprocesses auto --dist worksteal
 # Where it matters which server answers.
 SERVER_RINGS := tests/integration
 
-.PHONY: demo test check bench clean
+.PHONY: demo test check compat bench clean
 
 demo: $(VENV)/.demo
 	$(BIN)/envq demo
@@ -35,6 +36,10 @@ check: $(VENV)/.dev
 	@ln -s $(CURDIR)/envq/* $(CURDIR)/workers $(CURDIR)/cli build/tree/envq/
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	cd build/tree && $(CURDIR)/$(BIN)/lint-imports ../../pyproject.toml --no-cache
+
+# What must not pass, and why, is in tests/compat/expected.toml.
+compat: $(VENV)/.dev
+	$(BIN)/python tests/compat/run_rq_suite.py
 
 # Each queue is measured in an environment of its own, envq as this checkout has it.
 bench: export PEERS_VENVS ?= $(CURDIR)/build/peers

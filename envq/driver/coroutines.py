@@ -23,7 +23,7 @@ class CoroutineRunner:
 
     def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         """What the coroutine returns or raises."""
-        if self._loop is None:
+        if self._loop is None or self._loop.is_closed():
             self._loop = asyncio.new_event_loop()
         if self._loop.is_running():  # called from within a coroutine of ours: the loop is taken
             return _on_thread(asyncio.run, coroutine)

@@ -171,6 +171,13 @@ class Job(rq.job.Job, Generic[R]):
             )  # RQ stores a text in place of a result that cannot be pickled
         return result
 
+    def __eq__(self, other: object) -> bool:
+        # RQ's registries and groups give objects of RQ's class.
+        return isinstance(other, rq.job.Job) and self.id == other.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
     def __repr__(self) -> str:
         # Not func_name: showing a job must not unpickle it.
         return f"Job({self.id!r}, {self.description or 'unknown'}, {self._status.value})"

@@ -19,6 +19,20 @@ DEFAULT_TIMEOUT_S: Final = 180.0
 _OLDEST_SERVER: Final = (6, 2, 0)
 
 
+class _JobClass:
+    """envq's job, or the class given; RQ's class methods (``dequeue_any``) read it from the queue's class."""
+
+    def __get__(self, queue: LateQueue | None, _owner: type[LateQueue]) -> type[Job[Any]]:
+        if queue is None:
+            return Job
+        if queue.client.jobs_here is not None:
+            return InlineJob
+        return vars(queue).get("job_class", Job)
+
+    def __set__(self, queue: LateQueue, job_class: type[Job[Any]]) -> None:
+        vars(queue)["job_class"] = job_class
+
+
 class LateQueue(rq.queue.Queue):
     """
     RQ sets connection and key when a queue is made. Here they are looked up when it is used, so that a module can
@@ -86,16 +100,7 @@ class LateQueue(rq.queue.Queue):
     @_key.setter
     def _key(self, key: object) -> None: ...
 
-    @property
-    def job_class(self) -> type[Job[Any]]:
-        """envq's job, or the class given."""
-        return InlineJob if self.client.jobs_here is not None else self._job_class
-
-    @job_class.setter
-    def job_class(self, job_class: type[Job[Any]]) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
-        self._job_class = job_class
-
-    _job_class: type[Job[Any]] = Job
+    job_class = _JobClass()  # pyright: ignore[reportAssignmentType]
 
     def __repr__(self) -> str:
         return f"Queue({self._given_name!r})"

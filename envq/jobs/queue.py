@@ -12,6 +12,7 @@ from rq.queue import EnqueueData
 
 from envq.clock import utc_now
 from envq.code.payload import Blob
+from envq.code.serializer import serializer as envq_serializer
 from envq.driver.client import Client
 from envq.jobs.callbacks import checked_callback
 from envq.jobs.calls import Call, Function, call_data, call_of, function_of, sharing_functions
@@ -184,7 +185,7 @@ class Queue(LateQueue):
 
     def _is_simple(self, options: dict[str, Any]) -> bool:
         """Whether it takes no more than to write the record and push the id."""
-        if not self.is_async or self.client.jobs_here is not None:
+        if not self.is_async or self.serializer is not envq_serializer or self.client.jobs_here is not None:
             return False
         return _NEEDS_RQ.isdisjoint(options) or not any(map(options.get, _NEEDS_RQ))
 

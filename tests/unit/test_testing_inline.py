@@ -13,6 +13,7 @@ import rq
 
 import envq
 import envq.testing
+from envq.driver.coroutines import CoroutineRunner
 from envq.driver.scope import DriverScope
 from envq.environment import bind, env
 from envq.testing import Inline
@@ -198,6 +199,17 @@ def test_coroutines_run_on_one_loop_also_inside_a_running_one() -> None:
         return envq.get(loop_id.enqueue())
 
     assert envq.get(loop_id.enqueue()) == envq.get(loop_id.enqueue()) == asyncio.run(web_app())
+
+
+def test_coroutines_get_a_new_loop_where_somebody_closed_theirs() -> None:
+    async def loop() -> asyncio.AbstractEventLoop:
+        return asyncio.get_running_loop()
+
+    runner = CoroutineRunner()
+    closed = runner.run(loop())
+    closed.close()
+    assert runner.run(loop()) is not closed
+    runner.close()
 
 
 def test_a_job_knows_itself_and_its_meta(inline: Inline) -> None:
