@@ -13,13 +13,15 @@ from dataclasses import dataclass
 from multiprocessing.context import BaseContext
 from typing import Any, Final, cast
 
-CAPACITY: Final = 512 * 1024
+CAPACITY: Final = 512 * 1024  # bytes of ends
 _WORD: Final = 8
-_SEQUENCE, _SEIZED = 0, 1  # words, each written at once; the second is the supervisor's
-_HEAD: Final = struct.Struct("@QQQQ")  # trip, jobs held, which of the two areas, bytes used in it
-_ENDS: Final = 2 * _WORD + _HEAD.size
+# Words, each written at once: how often was begun, with the bytes noted since; the supervisor's; then two areas.
+_STATE, _SEIZED, _AREAS = 0, 1, 2
+_TRIP, _HELD, _HEAD = 0, 1, 2  # words at the beginning of an area
+_AREA: Final = _HEAD + CAPACITY // _WORD  # words
+_SIZE: Final = (_AREAS + 2 * _AREA) * _WORD
+_USED_BITS: Final = 24
 _LENGTH: Final = struct.Struct("@I")
-_SIZE: Final = _ENDS + 2 * CAPACITY  # a multiple of a word
 _TRIES: Final = 1000
 
 
@@ -39,10 +41,8 @@ class Ledger:
         self._memory = context.RawArray(c_char, _SIZE)
         self._view: memoryview | None = None
         self._words: memoryview | None = None
-        self._sequence = 0
-        self._area = 0
+        self._begun = 0
         self._used = 0
-        self._held = 0
         self.trip = 0
 
     def __getstate__(self) -> dict[str, Any]:
@@ -69,7 +69,10 @@ class Ledger:
 
     def begin(self, trip: int, held: int, kept: Iterable[bytes] = ()) -> None:
         """All that was noted is stored, but for what is kept; what comes belongs to this round trip."""
-        self.trip, self._held, self._area, self._used = trip, held, 1 - self._area, 0
+        # Two areas take turns: what lies in one never changes before another is told of, nor is it torn by a kill.
+        self.trip, self._begun, self._used = trip, self._begun + 1, 0
+        word, start = self._word, _start(self._begun)
+        word[start + _TRIP], word[start + _HELD] = trip, held
         for end in kept:
             self._write(end)
         self._publish()
@@ -82,7 +85,7 @@ class Ledger:
         return True
 
     def _write(self, end: bytes) -> bool:
-        start, size = _ENDS + self._area * CAPACITY + self._used, _LENGTH.size + len(end)
+        start, size = (_start(self._begun) + _HEAD) * _WORD + self._used, _LENGTH.size + len(end)
         if self._used + size > CAPACITY:
             return False
         _LENGTH.pack_into(self._bytes, start, len(end))
@@ -101,45 +104,42 @@ class Ledger:
         return self.trip > 0 and self._word[_SEIZED] == self.trip
 
     def _publish(self) -> None:
-        # Two areas take turns, and what lies in one never changes before the trip does: readers compare the trip.
-        word = self._word
-        self._sequence = sequence = self._sequence + 2
-        word[_SEQUENCE] = sequence - 1
-        _HEAD.pack_into(self._bytes, 2 * _WORD, self.trip, self._held, self._area, self._used)
-        word[_SEQUENCE] = sequence
+        self._word[_STATE] = self._begun << _USED_BITS | self._used
 
     # -- the supervisor ------------------------------------------------------------------------------------
 
     def read(self) -> LedgerView:
         """What is noted and not stored as far as the executor knows; also after its death."""
-        trip, held, content = 0, 0, b""
-        for _ in range(_TRIES):
-            trip, held, area, used = self._head()
-            start = _ENDS + area * CAPACITY
-            content = bytes(self._bytes[start : start + used])
-            if self._head()[0] == trip:
-                break
+        trip, held, content = self._look(with_ends=True)
         return LedgerView(trip, held, _split(content))
 
     @property
     def shared(self) -> tuple[int, bool]:
         """The round trip number, and whether there is anything that could wait for a long job."""
-        trip, held, _, used = self._head()
-        return trip, held > 1 or used > 0
+        trip, held, _ = self._look(with_ends=False)
+        return trip, held > 1 or self._word[_STATE] % (1 << _USED_BITS) > 0
 
     def seize(self, trip: int) -> None:
         """Tell the executor to ask Redis before it begins with another job of this round trip."""
         self._word[_SEIZED] = trip
 
-    def _head(self) -> tuple[int, int, int, int]:
-        trip, held, area, used = 0, 0, 0, 0
+    def _look(self, *, with_ends: bool) -> tuple[int, int, bytes]:
+        word, (trip, held, content) = self._word, (0, 0, b"")
         for _ in range(_TRIES):
-            before = self._word[_SEQUENCE]
-            trip, held, area, used = _HEAD.unpack_from(self._bytes, 2 * _WORD)
-            if self._word[_SEQUENCE] == before and not before & 1:
+            begun, used = divmod(word[_STATE], 1 << _USED_BITS)
+            start = _start(begun)
+            trip, held = word[start + _TRIP], word[start + _HELD]
+            if with_ends:
+                first = (start + _HEAD) * _WORD
+                content = bytes(self._bytes[first : first + used])
+            if word[_STATE] >> _USED_BITS == begun:
                 break
-        # A writer killed in the middle of it: what it noted last may be missing, and that job runs again.
-        return trip, held, area & 1, min(used, CAPACITY)
+        return trip, held, content
+
+
+def _start(begun: int) -> int:
+    """The word with which an area begins."""
+    return _AREAS + (begun & 1) * _AREA
 
 
 def _split(content: bytes) -> list[bytes]:
