@@ -270,7 +270,7 @@ def test_a_ghost_drops_what_was_given_to_others(redis_client: Redis, keys: Keys,
 
 
 def test_what_is_given_back_while_others_are_stored_does_not_begin(redis_client: Redis, holder: Holder) -> None:
-    """Storing one with dependents may take long; a supervisor sees a busy executor, and what it asked is out of date."""
+    """Storing one with dependents may take long: the executor looks busy, and what it has asked is out of date."""
     parent, second, third = enqueue(redis_client, 3)
     Queue("q", connection=redis_client).enqueue("time.time", depends_on=parent)
     holder.batch.take(["q"], 3)
