@@ -23,7 +23,7 @@ from envq.store.exchange import BATCH, Claimed, ClaimReply
 from envq.workers.config import EXIT_BUILD_FAILED, EXIT_OK, EXIT_RECYCLE, ExecutorConfig
 from envq.workers.execution.claims import POLL_S
 from envq.workers.execution.deadline import Deadlines
-from envq.workers.execution.pace import Pace
+from envq.workers.execution.pace import SHORT_S, Pace
 from envq.workers.ledger import Ledger
 from envq.workers.middleware.job_log import write_waiting
 from envq.workers.parts import Parts, assemble
@@ -65,6 +65,7 @@ class Executor:
         self._jobs = 0
         self._pace = Pace(most=1 if config.worker.through_rq else BATCH)
         self._told_at = -math.inf
+        self._unregistered = False  # its records in Redis were lost
 
     def run(self) -> int:
         """Work until told to stop; the exit code."""
@@ -96,7 +97,9 @@ class Executor:
         if self._heed() or self._stopping:
             return EXIT_OK
         try:
-            code = self._take_and_run()
+            # Asked again: an error may have come between the last job and the end.
+            code = self._exit_after_job() if self._jobs else None
+            code = self._take_and_run() if code is None else code
             self._pause_s = FIRST_PAUSE_S
             return code
         except REDIS_ERRORS as error:
@@ -111,6 +114,9 @@ class Executor:
             return None
 
     def _take_and_run(self) -> int | None:
+        if self._unregistered:
+            self._parts.register_again()
+            self._unregistered = False
         self._parts.runtime.retry_due()
         self._maintain()
         reply = self._claim()
@@ -174,11 +180,15 @@ class Executor:
         if batch.waiting >= ASK_EARLY_FROM and self._wants() >= ASK_EARLY_FROM:
             batch.ask(self._open_queues(), self._wants())
         before, began = self._jobs, time.monotonic()
+        heard = began
         code = None
         while code is None and (claimed := batch.next()) is not None:
             code = self._run(claimed)
             if batch.due:
                 batch.store()
+            if batch.waiting and (now := time.monotonic()) > heard + SHORT_S:
+                heard = now
+                self._heed()
             if self._stopping and batch.waiting:
                 batch.hand_back()
         self._slot.write(Phase.IDLE)
@@ -319,7 +329,7 @@ class Executor:
                 if message == b"stop":
                     self._stopping = True
                 elif message == b"register":
-                    self._parts.register_again()
+                    self._unregistered = True
         except (EOFError, OSError):
             self._stopping = True
         self._drain_bell()

@@ -13,14 +13,18 @@ from dataclasses import dataclass
 from multiprocessing.context import BaseContext
 from typing import Any, Final, cast
 
-CAPACITY: Final = 512 * 1024
+CAPACITY: Final = 512 * 1024  # bytes of ends in each of two areas
 _WORD: Final = 8
-_SEQUENCE, _SEIZED = 0, 1  # words, each written at once; the second is the supervisor's
-_HEAD: Final = struct.Struct("@QQQQQ")  # trip, jobs held, the area that is written now, bytes used in each
-_ENDS: Final = 2 * _WORD + _HEAD.size
-_LENGTH: Final = struct.Struct("@I")
+# Words, each written at once: the executor's state, the supervisor's, then trip and jobs held, twice.
+_STATE, _SEIZED, _TRIPS = 0, 1, 2
+_ENDS: Final = (_TRIPS + 4) * _WORD
 _AREAS: Final = (_ENDS, _ENDS + CAPACITY)
-_SIZE: Final = _ENDS + 2 * CAPACITY  # a multiple of a word
+_SIZE: Final = _ENDS + 2 * CAPACITY
+_USED_BITS: Final = 20
+_USED: Final = (1 << _USED_BITS) - 1
+_AREA_BIT: Final = 2 * _USED_BITS  # below it the bytes used in each area, above it how often was begun
+_BEGUN: Final = (1 << (63 - _AREA_BIT)) - 1
+_LENGTH: Final = struct.Struct("@I")
 _TRIES: Final = 1000
 
 
@@ -40,10 +44,9 @@ class Ledger:
         self._memory = context.RawArray(c_char, _SIZE)
         self._view: memoryview | None = None
         self._words: memoryview | None = None
-        self._sequence = 0
-        self._area = 0
+        self._begun = 0
+        self._area = 0  # the one that is written now; the other one holds what is on its way, or nothing
         self._used = [0, 0]
-        self._held = 0
         self.trip = 0
 
     def __getstate__(self) -> dict[str, Any]:
@@ -74,7 +77,9 @@ class Ledger:
 
         With ``since_turn``, what was noted since the last turn is not stored either.
         """
-        self.trip, self._held = trip, held
+        self.trip, self._begun = trip, (self._begun + 1) & _BEGUN
+        at = _TRIPS + 2 * (self._begun & 1)
+        self._word[at], self._word[at + 1] = trip, held
         if since_turn:
             self._used[1 - self._area] = 0
         else:
@@ -127,11 +132,9 @@ class Ledger:
         return True
 
     def _publish(self) -> None:
-        word = self._word
-        self._sequence = sequence = self._sequence + 2
-        word[_SEQUENCE] = sequence - 1
-        _HEAD.pack_into(self._bytes, 2 * _WORD, self.trip, self._held, self._area, *self._used)
-        word[_SEQUENCE] = sequence
+        # In one word, so that neither a kill nor a slow reader tears it.
+        first, second = self._used
+        self._word[_STATE] = (self._begun << 1 | self._area) << _AREA_BIT | second << _USED_BITS | first
 
     # -- the supervisor ------------------------------------------------------------------------------------
 
@@ -139,33 +142,33 @@ class Ledger:
         """What is noted and not stored as far as the executor knows; also after its death."""
         trip, held, ends = 0, 0, list[bytes]()
         for _ in range(_TRIES):
-            before = self._word[_SEQUENCE]
-            trip, held, area, *used = self._head()
+            begun, trip, held, area, used = self._look()
             copies = [bytes(self._bytes[start : start + size]) for start, size in zip(_AREAS, used, strict=True)]
             ends = _split(copies[1 - area]) + _split(copies[area])
-            if self._word[_SEQUENCE] == before:
+            if self._look()[0] == begun:  # what is noted stays as it is until the next beginning
                 break
         return LedgerView(trip, held, ends)
 
     @property
     def shared(self) -> tuple[int, bool]:
         """The round trip number, and whether there is anything that could wait for a long job."""
-        trip, held, _, *used = self._head()
+        _, trip, held, _, used = self._look()
         return trip, held > 1 or any(used)
 
     def seize(self, trip: int) -> None:
         """Tell the executor to ask Redis before it begins with another job of this round trip."""
         self._word[_SEIZED] = trip
 
-    def _head(self) -> tuple[int, int, int, int, int]:
-        trip, held, area, first, second = 0, 0, 0, 0, 0
+    def _look(self) -> tuple[int, int, int, int, tuple[int, int]]:
+        word, state, trip, held = self._word, 0, 0, 0
         for _ in range(_TRIES):
-            before = self._word[_SEQUENCE]
-            trip, held, area, first, second = _HEAD.unpack_from(self._bytes, 2 * _WORD)
-            if self._word[_SEQUENCE] == before and not before & 1:
+            state = word[_STATE]
+            at = _TRIPS + 2 * (state >> (_AREA_BIT + 1) & 1)
+            trip, held = word[at], word[at + 1]
+            if word[_STATE] >> (_AREA_BIT + 1) == state >> (_AREA_BIT + 1):
                 break
-        # A writer killed in the middle of it: what it noted last may be missing, and that job runs again.
-        return trip, held, area & 1, min(first, CAPACITY), min(second, CAPACITY)
+        used = (state & _USED, state >> _USED_BITS & _USED)
+        return state >> (_AREA_BIT + 1), trip, held, state >> _AREA_BIT & 1, used
 
 
 def _split(content: bytes) -> list[bytes]:

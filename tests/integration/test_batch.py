@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import multiprocessing
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import redis
@@ -20,7 +22,9 @@ from envq.store.keys import Keys, job, worker
 from envq.workers.execution.batch import Batch
 from envq.workers.execution.claims import Claims
 from envq.workers.execution.wire import Wire
+from envq.workers.executor import Executor
 from envq.workers.ledger import CAPACITY, Ledger
+from envq.workers.slot import Slot
 
 EXECUTOR = "host.1.1.abc"
 OTHER = "host.2.1.def"
@@ -263,3 +267,22 @@ def test_a_ghost_drops_what_was_given_to_others(redis_client: Redis, keys: Keys,
     assert holder.batch.waiting == 0
     assert statuses(redis_client, ids)[0] == "started", "the other's"
     assert holder.batch.unstored == 0
+
+
+def test_what_is_given_back_while_others_are_stored_does_not_begin(redis_client: Redis, holder: Holder) -> None:
+    """Storing one with dependents may take long: the executor looks busy, and what it has asked is out of date."""
+    parent, second, third = enqueue(redis_client, 3)
+    Queue("q", connection=redis_client).enqueue("time.time", depends_on=parent)
+    holder.batch.take(["q"], 3)
+    first = holder.batch.next()
+    assert first
+    done = Success(first.job_id, first.execution_id, "q", '"a":1', 1.0, 2.0, 500, b"", False, False)
+    holder.batch.end(done, lambda: holder.slow.append(f"{relieve(redis_client, holder, parent)} went back"))
+    holder.ledger.seize(holder.ledger.trip)
+    executor: Any = object.__new__(Executor)
+    executor._slot, executor._parts = Slot(multiprocessing.get_context("fork")), SimpleNamespace(batch=holder.batch)
+    executor._run_job = lambda claimed: pytest.fail(f"{claimed.job_id} began")
+    assert executor._run(holder.batch.next()) is None
+    assert holder.slow == ["2 went back"]
+    assert statuses(redis_client, [second, third]) == ["queued", "queued"]
+    assert executor._slot.read().ran == ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from redis import Redis
 from rq import Queue
+from support.claiming import claim, success
 
 from envq.store.keys import Keys
 from envq.workers.supervision import settlement
@@ -44,3 +45,28 @@ def test_a_worker_that_ends_before_leaves_it_to_the_others(redis_client: Redis, 
     assert redis_client.zscore(keys.executors, EXECUTOR) is None
     settlements.hand_over(redis_client)
     assert redis_client.zscore(keys.executors, EXECUTOR)
+
+
+def test_what_a_dead_executor_had_noted_is_stored_and_only_the_rest_goes_back(redis_client: Redis, keys: Keys) -> None:
+    queue = Queue("q", connection=redis_client)
+    ids = [queue.enqueue("time.time").id for _ in range(4)]
+    done, ran, *_ = claim(redis_client, keys, EXECUTOR, ["q"], wanted=4).jobs
+    settlements = Settlements(keys)
+    settlements.add(Settlement(EXECUTOR, Verdict(ran.job_id, "crash", "killed"), "killed", ends=(success(done),)))
+    settlements.work_off(redis_client)
+    assert queue.finished_job_registry.get_job_ids() == ids[:1]
+    assert queue.job_ids == ids[1:]
+    crashes = [redis_client.hget(f"rq:job:{each}", "envq_crashes") for each in ids]
+    assert crashes == [None, b"1", None, None]
+
+
+def test_an_end_that_no_server_takes_holds_up_nothing(redis_client: Redis, keys: Keys) -> None:
+    queue = Queue("q", connection=redis_client)
+    ids = [queue.enqueue("time.time").id for _ in range(2)]
+    done, _ = claim(redis_client, keys, EXECUTOR, ["q"], wanted=2).jobs
+    settlements = Settlements(keys)
+    settlements.add(Settlement(EXECUTOR, NOTHING_RAN, "killed", ends=(b"torn", success(done))))
+    settlements.work_off(redis_client)
+    assert not settlements
+    assert queue.finished_job_registry.get_job_ids() == ids[:1]
+    assert queue.job_ids == ids[1:]

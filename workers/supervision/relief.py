@@ -60,6 +60,8 @@ class Relief:
             view = executor.view
             if not shared or view.phase in (Phase.STARTING, Phase.IDLE, Phase.STOPPING):
                 continue
+            if view.cut:  # whoever gives back all but this job must know it
+                continue
             sight = _Sight.of(view, trip)
             if self._done.get(executor.name) == sight:
                 continue

@@ -5,14 +5,15 @@ from __future__ import annotations
 import logging
 import platform
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from redis import Redis
+from redis import Redis, ResponseError
 
 from envq.clock import iso, utc_now
 from envq.store import keys as rq
+from envq.store.connection import is_about_the_data
 from envq.store.events import append, event
 from envq.store.exchange import Exchange
 from envq.store.executor_store import ExecutorStore
@@ -97,7 +98,7 @@ def _settle(connection: Redis, keys: Keys, settlement: Settlement) -> Outcomes:
     queues, held = _last_words(connection, keys, name)
     detail = f"{verdict.detail}; it held {held}" if held and verdict.why == "crash" else verdict.detail
     if settlement.ends:
-        Exchange(keys, name).finish(settlement.ends, time.time(), dead=True).run(connection)
+        _store(connection, Exchange(keys, name), settlement.ends)
     outcomes = release(connection, keys, name, running=verdict.running, why=verdict.why, detail=detail, dead=True)
     _strike_off(connection, name, queues)
     if settlement.build is not None:
@@ -108,6 +109,20 @@ def _settle(connection: Redis, keys: Keys, settlement: Settlement) -> Outcomes:
         if _ran(verdict, job_id):
             log.warning("job %s %s", job_id, _PLACES[outcome])
     return outcomes
+
+
+def _store(connection: Redis, exchange: Exchange, ends: Sequence[bytes]) -> None:
+    """All that can be stored; an end that no server takes must not hold up the settlement for ever."""
+    try:
+        exchange.finish(ends, time.time(), dead=True).run(connection)
+    except ResponseError as error:
+        if not is_about_the_data(error):
+            raise
+        if len(ends) == 1:
+            log.error("an end that was noted cannot be stored, its job runs again: %s", error)
+            return
+        for end in ends:
+            _store(connection, exchange, [end])
 
 
 _PLACES: Final[dict[Outcome, str]] = {
