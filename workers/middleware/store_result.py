@@ -36,7 +36,7 @@ def store_result(context: JobContext, call_next: CallNext) -> Any:
         value = call_next(context)
         context.ended = time.time()
         result = _pickled(context, value)
-        ordinary = context.batched and not isinstance(value, Retry)
+        ordinary = context.batched and not isinstance(value, Retry) and not context.changed
         if not ordinary:
             context.job.remember_status(JobStatus.FINISHED)  # what a callback sees, as in RQ
             context.services.rq.success_callback(context.job, value)
