@@ -241,8 +241,10 @@ class RqPath(BaseWorker):
             if queue.acquire_maintenance_lock():
                 try:
                     registry.clean_registries(queue)
+                    worker_registration.clean_worker_registry(queue)
                 finally:
                     queue.release_maintenance_lock()
+        self.clean_group_registries()
         self.last_cleaned_at = cast(Any, datetime.now(UTC))
 
     def _ended(self, kind: EventKind, job: WorkerJob, execution: Execution | None, detail: str = "") -> Event:
