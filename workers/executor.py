@@ -244,7 +244,7 @@ class Executor:
         queues = parts.catch_up.open_queues(worker.queues)
         all_open = len(queues) == len(worker.queues)
         if worker.burst and (reply.suspended or all_open or parts.catch_up.failed_for_good()):
-            return EXIT_OK
+            return None if parts.batch.carried else EXIT_OK
         if self._idle_too_long():
             return EXIT_OK
         parts.reporter.settle_on("suspended" if reply.suspended else "idle" if queues else "waiting")

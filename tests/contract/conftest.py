@@ -22,13 +22,23 @@ def client(redis_url: str) -> Iterator[Client]:
     client_module.swap_default(before)
 
 
+PATHS = {"batches": (), "through-rq": ("--through-rq",)}
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """What is promised of jobs holds on both ways in which a worker stores them; of variables one is enough."""
+    if "deployment" in metafunc.fixturenames and ".variables." not in metafunc.module.__name__:
+        metafunc.parametrize("deployment", list(PATHS), indirect=True, scope="module")
+
+
 @pytest.fixture(scope="module")
 def deployment(
     request: pytest.FixtureRequest, server_binary: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Deployment]:
     """A server and one worker for all tests of a module; a module's WORKER are the worker's arguments."""
     arguments: tuple[str, ...] = getattr(request.module, "WORKER", ())
-    shared = Deployment(server_binary, tmp_path_factory.mktemp("deployment"))
+    path: str = getattr(request, "param", "batches")
+    shared = Deployment(server_binary, tmp_path_factory.mktemp("deployment"), PATHS[path])
     try:
         shared.start_worker(*arguments)
         yield shared

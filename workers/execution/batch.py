@@ -59,6 +59,7 @@ class Batch:
         self._waiting: deque[Claimed] = deque()
         self._unstored: list[_Unstored] = []
         self._slowly = False  # the last trip left something to RQ's code, which may have enqueued dependents since
+        self._carried = False  # the last trip stored ends
         self._oldest = 0.0  # by the monotonic clock: when the first end was noted that is not sent
 
     # -- jobs --------------------------------------------------------------------------------------------
@@ -161,6 +162,11 @@ class Batch:
             log.warning("Redis does not answer (%s); results are kept until it does", error)
 
     @property
+    def carried(self) -> bool:
+        """The last trip stored ends; it took no job whose id was among them, though that may wait to run again."""
+        return self._carried
+
+    @property
     def unstored(self) -> int:
         """Ends that are not stored, as far as we know."""
         return len(self._unstored) + len(self._trip.ends if self._trip else ())
@@ -193,7 +199,7 @@ class Batch:
         except BaseException as error:
             self._lost(trip, error)
             raise
-        self._trip = None
+        self._trip, self._carried = None, bool(trip.ends)
         claimed = None if isinstance(reply, redis.ResponseError) else read_claim(reply)
         self._settle(trip, outcomes[0] if trip.ends else [], len(claimed.jobs) if claimed else 0)
         if claimed is None:

@@ -90,6 +90,11 @@ class JobContext:
         return self._job
 
     @property
+    def changed(self) -> bool:
+        """The job changed in its own record what RQ stores again with each result."""
+        return self._job is not None and self._job.changed
+
+    @property
     def execution(self) -> Execution:
         """RQ's record of this execution."""
         if self._execution is None:

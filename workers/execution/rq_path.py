@@ -185,10 +185,13 @@ class RqPath(BaseWorker):
     def success_callback(self, job: WorkerJob, value: Any) -> None:
         """Run ``on_success``; what it raises makes the job fail, as in RQ."""
         if not isinstance(value, Retry):
+            cast(Any, job)._result = value
+            job.remember_status(JobStatus.FINISHED)
             callbacks.execute_success_callback(job, self.death_penalty_class, value)
 
     def failure_callback(self, job: WorkerJob, error: ExcInfo, *, stopped: bool) -> ExcInfo:
         """Run ``on_failure`` or ``on_stopped``; what it raises takes the place of the job's error, as in RQ."""
+        job.remember_status(JobStatus.FAILED)
         try:
             if stopped:
                 callbacks.execute_stopped_callback(job, self.death_penalty_class)
@@ -238,8 +241,10 @@ class RqPath(BaseWorker):
             if queue.acquire_maintenance_lock():
                 try:
                     registry.clean_registries(queue)
+                    worker_registration.clean_worker_registry(queue)
                 finally:
                     queue.release_maintenance_lock()
+        self.clean_group_registries()
         self.last_cleaned_at = cast(Any, datetime.now(UTC))
 
     def _ended(self, kind: EventKind, job: WorkerJob, execution: Execution | None, detail: str = "") -> Event:

@@ -19,6 +19,13 @@ from envq.store.exchange import Claimed
 from envq.workers.execution.calling import function_named, function_of, unpack
 
 _CLAIMED: Final = "_claimed"
+# What RQ stores again with each result, times apart: a job may have changed it.
+_STORED_AGAIN: Final = frozenset(
+    {"description", "origin", "timeout", "result_ttl", "failure_ttl", "ttl", "group_id", "created_at", "enqueued_at",
+     "worker_name", "webhooks", "retries_left", "number_of_retries", "retry_intervals", "enqueue_at_front_on_retry",
+     "repeats_left", "repeat_intervals", "rate_limit_key", "rate_limit_concurrency", "allow_dependency_failures",
+     "enqueue_at_front", "_success_callback_name", "_failure_callback_name", "_stopped_callback_name"}
+)  # fmt: skip
 
 
 class WorkerJob(Job[Any]):
@@ -26,6 +33,7 @@ class WorkerJob(Job[Any]):
 
     run_coroutine: Callable[[Coroutine[Any, Any, Any]], Any]
     storing = False
+    _as_read: dict[str, Any]
 
     @classmethod
     def of(cls, claimed: Claimed, connection: Redis, executor: str, started: float) -> Self:
@@ -60,6 +68,7 @@ class WorkerJob(Job[Any]):
             return
         claimed, executor, started = self.__dict__[_CLAIMED]
         before = dict(self.__dict__)
+        self._as_read = {}
         Job.__init__(self, claimed.job_id, self.connection, serializer)
         self.restore({name: value for name, value in claimed.fields.items() if name != b"meta"})
         del self.meta
@@ -67,11 +76,28 @@ class WorkerJob(Job[Any]):
             self.started_at = self.last_heartbeat = datetime.fromtimestamp(started, UTC)
             self.worker_name = executor
             self._status = JobStatus.STARTED
+        self._as_read = self._stored_again()
         self.__dict__.update(before)
+
+    def refresh(self) -> None:
+        """As in RQ, of which the record is not all there is to a job."""
+        if _CLAIMED in self.__dict__:
+            self.fill()
+        super().refresh()
 
     @property
     def _filled(self) -> bool:
-        return "created_at" in self.__dict__
+        return "_as_read" in self.__dict__
+
+    @property
+    def changed(self) -> bool:
+        """Whether somebody assigned to what RQ stores again with each result."""
+        if self._filled:
+            return self._stored_again() != self._as_read
+        return not _STORED_AGAIN.isdisjoint(self.__dict__)
+
+    def _stored_again(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name in _STORED_AGAIN}
 
     @property
     def title(self) -> str:

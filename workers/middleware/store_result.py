@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Final
 
-from rq.job import JobStatus, Retry
+from rq.job import Retry
 
 from envq.code.serializer import serializer
 from envq.errors import JobStopRequested, JobTimedOut
@@ -36,9 +36,9 @@ def store_result(context: JobContext, call_next: CallNext) -> Any:
         value = call_next(context)
         context.ended = time.time()
         result = _pickled(context, value)
-        ordinary = context.batched and not isinstance(value, Retry)
+        ordinary = context.batched and not isinstance(value, Retry) and not context.changed
         if not ordinary:
-            context.job.remember_status(JobStatus.FINISHED)  # what a callback sees, as in RQ
+            context.job.ended_at = datetime.fromtimestamp(context.ended, UTC)  # callbacks look at it
             context.services.rq.success_callback(context.job, value)
     except BaseException as error:  # noqa: BLE001 - whatever user code raises is the job's outcome
         context.ended = time.time()
@@ -106,7 +106,6 @@ def _store_failure(context: JobContext, error: ExcInfo) -> None:
     services, job = context.services, context.job
     stopped = isinstance(error[1], JobStopRequested)
     _begin_storing(context)
-    job.remember_status(JobStatus.FAILED)
     error = services.rq.failure_callback(job, error, stopped=stopped)
     context.status = services.storing.store(
         job, lambda: services.rq.failure(job, context.execution, error, stopped=stopped)

@@ -68,9 +68,7 @@ local function start(id, fields, hash)
     end
   end
   redis.call('HSET', job, 'status', 'started', 'started_at', now_text, 'last_heartbeat', now_text, 'worker_name', executor)
-  if fields.ttl or fields.ended_at or fields.status ~= 'queued' then
-    redis.call('PERSIST', job)
-  end
+  redis.call('PERSIST', job)  -- also of an id that was used before: saving a record again leaves its time to live
   -- No time to live: whoever settles the claim removes it.
   redis.call('HSET', execution_prefix .. composite, 'id', execution, 'job_id', id, 'created_at', now,
     'last_heartbeat', now, 'worker_name', executor)

@@ -4,8 +4,8 @@
 --       executions prefix, execution prefix, dependencies prefix, 1 if the executor is dead, then one msgpack array for each job:
 --       {id, execution id, queue, started and ended as ISO text and as numbers, result TTL, registry score, result,
 --        seconds, had fields of envq's, has dependencies, fields of its event}
--- Returns for each job: 1 stored, 0 the claim is gone and nothing was written, -1 the job was deleted, 2 it has dependents
--- and is left to RQ's own code: unstored and still claimed, or, of a dead executor, to be settled by another.
+-- Returns for each job: 1 stored, 0 the claim is gone and nothing was written, -1 the job was deleted, 2 it has dependents,
+-- or lies in other registries, and is left to RQ's own code: unstored and still claimed, or, of a dead executor, to be settled by another.
 local claims, worker, worker_executions = KEYS[1], KEYS[2], KEYS[3]
 local executor = ARGV[1]
 local job_prefix, results_prefix, wip_prefix, finished_prefix = ARGV[5], ARGV[6], ARGV[7], ARGV[8]
@@ -76,12 +76,21 @@ local function end_execution(id, execution, queue)
   members[#members + 1] = composite
 end
 
+-- Whoever deletes a job that was cancelled or enqueued again while it ran takes it out of where that put it.
+local function is_left_to_rq(id, ttl)
+  if redis.call('EXISTS', job_prefix .. id .. ':dependents') == 1 then
+    return true
+  end
+  local status = ttl == 0 and redis.pcall('HGET', job_prefix .. id, 'status')
+  return type(status) == 'string' and status ~= 'started'
+end
+
 for i = FIRST, #ARGV do
   local id, execution, queue, started_at, ended_at, started, ended, ttl, score, result, took, marked, depends, event =
     unpack(cmsgpack.unpack(ARGV[i]))
   local outcome
   -- The claim goes before anything is written: that frees memory, and where it is gone somebody else answers for the job.
-  if redis.call('EXISTS', job_prefix .. id .. ':dependents') == 1 then
+  if is_left_to_rq(id, ttl) then
     outcome = redis.call('LPOS', claims, id) and 2 or 0
   elseif redis.call('LREM', claims, 1, id) == 0 then
     outcome = 0
