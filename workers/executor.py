@@ -103,8 +103,8 @@ class Executor:
             self._pause_s = FIRST_PAUSE_S
             return code
         except REDIS_ERRORS as error:
-            self._parts.forget_connections()
             self._parts.batch.forget_waiting()
+            self._parts.forget_connections()
             self._slot.leave_job()
             log.warning("Redis does not answer (%s); trying again", error)
             self._until_connected(lambda: self._parts.connection.ping())

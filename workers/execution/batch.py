@@ -107,6 +107,9 @@ class Batch:
         """After an error: the next claim brings what is still ours, as far as it wants it, and puts back the rest."""
         self._waiting.clear()
         self._ahead = None
+        if self._trip is not None:  # its reply would be taken for that to the next one
+            self._wire.close()
+            self._lost(self._trip, ConnectionError("the connection was dropped"))
 
     def still_ours(self, claimed: Claimed) -> bool:
         """Ask, storing what has ended; drops what was given back. Whether this job may begin."""
@@ -146,9 +149,7 @@ class Batch:
     def store(self) -> None:
         """Store what has ended, claiming nothing; raises what redis-py raises, and nothing is lost by it."""
         if self._trip is not None:
-            self._ahead = (
-                self._receive()
-            )  # what it claimed waits for ``take``: perhaps there is something to catch up with
+            self._ahead = self._receive()  # its jobs wait for ``take``: there may be something to catch up with first
         if self._unstored:
             self._send((), 0)
             self._receive()
@@ -233,7 +234,7 @@ class Batch:
                 left.append(each)
             elif outcome == Ended.DELETED:
                 log.warning("job %s was deleted while it ran; its result is dropped", each.job_id)
-            elif outcome == Ended.GONE and not each.perhaps and each.trip != self._ledger.seized_trip:
+            elif outcome == Ended.GONE and not each.perhaps and each.trip > self._ledger.seized_trip:
                 log.warning("job %s was given to another executor; this result is dropped", each.job_id)
         held = claimed + len(self._waiting) + len(self._ahead.jobs if self._ahead else ())
         self._ledger.begin(trip.number, held, [each.packed for each in left], since_turn=trip.early)
