@@ -77,9 +77,7 @@ class Ledger:
 
         With ``since_turn``, what was noted since the last turn is not stored either.
         """
-        self.trip, self._begun = trip, (self._begun + 1) & _BEGUN
-        at = _TRIPS + 2 * (self._begun & 1)
-        self._word[at], self._word[at + 1] = trip, held
+        self._number(trip, held)
         if since_turn:
             self._used[1 - self._area] = 0
         else:
@@ -90,10 +88,15 @@ class Ledger:
             self._write(end)
         self._publish()
 
-    def turn(self) -> bool:
-        """What was noted is on its way to be stored; False where something else is, still."""
+    def turn(self, trip: int, held: int) -> bool:
+        """
+        What was noted is on its way to be stored, with this round trip; False where something else is, still.
+
+        The trip counts from now on: whatever is given back, is given back after it.
+        """
         if self._used[1 - self._area]:
             return False
+        self._number(trip, held)
         self._area = 1 - self._area
         self._publish()
         return True
@@ -130,6 +133,11 @@ class Ledger:
         memory[start + _LENGTH.size : start + size] = end
         self._used[self._area] = used + size
         return True
+
+    def _number(self, trip: int, held: int) -> None:
+        self.trip, self._begun = trip, (self._begun + 1) & _BEGUN
+        at = _TRIPS + 2 * (self._begun & 1)
+        self._word[at], self._word[at + 1] = trip, held
 
     def _publish(self) -> None:
         # In one word, so that neither a kill nor a slow reader tears it.

@@ -15,6 +15,7 @@ from rq.job import Job
 from support.claiming import claim
 from support.proxy import CUT_AFTER, CUT_BEFORE, CUT_INSIDE, CuttingProxy
 from support.servers import Server
+from support.waiting import eventually
 
 from envq.store import scripts
 from envq.store.exchange import Claimed, Exchange, Success
@@ -96,7 +97,7 @@ def relieve(client: Redis, holder: Holder, *leave: str) -> int:
     holder.ledger.seize(view.trip)
     if view.ends:
         holder.exchange.finish(view.ends, 3.0).run(client)
-    return len(holder.exchange.give_back(view.trip, leave).run(client))
+    return len(holder.exchange.give_back(view.trip, leave).run(client) or ())
 
 
 def test_what_has_ended_is_stored_with_the_next_claim(redis_client: Redis, holder: Holder) -> None:
@@ -137,7 +138,7 @@ def test_an_executor_that_asks_first_keeps_what_waits(redis_client: Redis, holde
     first = holder.batch.next()
     assert first
     assert holder.batch.still_ours(first)
-    assert holder.exchange.give_back(view.trip, [first.job_id]).run(redis_client) == []
+    assert holder.exchange.give_back(view.trip, [first.job_id]).run(redis_client) is None
     assert len(started(holder)) == 2
 
 
@@ -286,3 +287,77 @@ def test_what_is_given_back_while_others_are_stored_does_not_begin(redis_client:
     assert holder.slow == ["2 went back"]
     assert statuses(redis_client, [second, third]) == ["queued", "queued"]
     assert executor._slot.read().ran == ""
+
+
+def test_a_trip_sent_early_stores_what_ended_before_and_what_ends_meanwhile_is_noted(
+    redis_client: Redis, holder: Holder
+) -> None:
+    ids = enqueue(redis_client, 5)
+    holder.batch.take(["q"], 1)
+    assert all(map(holder.end, started(holder)))
+    holder.batch.take(["q"], 2)
+    holder.batch.ask(["q"], 2)
+    second = started(holder)
+    assert all(map(holder.end, second))
+    assert len(holder.ledger.read().ends) == 2
+    assert [each.job_id for each in holder.batch.take(["q"], 2).jobs] == ids[3:]
+    assert statuses(redis_client, ids) == ["finished"] + ["started"] * 4
+    assert len(holder.ledger.read().ends) == 2
+    holder.batch.store()
+    assert statuses(redis_client, ids)[:3] == ["finished"] * 3
+    assert holder.ledger.read().ends == []
+
+
+def test_what_a_trip_sent_early_claims_waits_until_it_is_taken(redis_client: Redis, holder: Holder) -> None:
+    ids = enqueue(redis_client, 4)
+    holder.batch.take(["q"], 2)
+    holder.batch.ask(["q"], 2)
+    assert all(map(holder.end, started(holder)))
+    holder.batch.store()
+    assert holder.batch.next() is None, "its generation was not looked at"
+    assert [each.job_id for each in holder.batch.take(["q"], 2).jobs] == ids[2:]
+
+
+def test_an_empty_reply_to_a_trip_sent_early_is_asked_for_again(redis_client: Redis, holder: Holder) -> None:
+    enqueue(redis_client, 1)
+    holder.batch.take(["q"], 1)
+    holder.batch.ask(["q"], 2)
+    assert all(map(holder.end, started(holder)))
+    late = enqueue(redis_client, 1)
+    assert [each.job_id for each in holder.batch.take(["q"], 2).jobs] == late
+    assert holder.batch.unstored == 0
+
+
+def test_a_trip_under_way_is_dropped_with_its_connection(redis_client: Redis, holder: Holder) -> None:
+    ids = enqueue(redis_client, 4)
+    holder.batch.take(["q"], 2)
+    first, waiting = holder.batch.next(), holder.batch.next()
+    assert first
+    assert waiting
+    holder.end(first)
+    holder.batch.ask(["q"], 2)
+    holder.batch.forget_waiting()
+    assert {each.job_id for each in holder.batch.take(["q"], 4).jobs} == set(ids[1:])
+    assert statuses(redis_client, ids) == ["finished", "started", "started", "started"]
+    assert redis_client.xlen(f"rq:results:{ids[0]}") == 1
+
+
+def test_what_is_given_back_while_a_trip_is_under_way_does_not_begin(redis_client: Redis, holder: Holder) -> None:
+    ids = enqueue(redis_client, 6)
+    holder.batch.take(["q"], 3)
+    holder.batch.ask(["q"], 2)
+    running, waiting = holder.batch.next(), holder.batch.next()
+    assert running
+    assert waiting
+    eventually(lambda: len(queued(redis_client)) == 1)
+    assert relieve(redis_client, holder, running.job_id) == 4
+    assert queued(redis_client) == ids[1:]
+    holder.end(running)
+    assert holder.batch.seized
+    assert not holder.batch.still_ours(waiting)
+    assert holder.batch.next() is None
+    assert [each.job_id for each in holder.batch.take(["q"], 1).jobs] == [ids[1]], "it went back to the front"
+
+
+def queued(client: Redis) -> list[str]:
+    return Queue("q", connection=client).job_ids

@@ -315,7 +315,8 @@ def test_a_result_for_which_there_is_no_room_is_left_to_rqs_own_code(redis_clien
 
 
 def give_back(client: Redis, keys: Keys, trip: int, *leave: str) -> list[str]:
-    return [each.decode() for each in Exchange(keys, EXECUTOR).give_back(trip, leave).run(client)]
+    back: list[bytes] | None = Exchange(keys, EXECUTOR).give_back(trip, leave).run(client)
+    return [each.decode() for each in back or ()]
 
 
 def test_what_waits_goes_back_in_order_with_the_time_to_live_that_is_left(redis_client: Redis, keys: Keys) -> None:

@@ -100,7 +100,8 @@ class Batch:
 
     def ask(self, queue_names: Sequence[str], wanted: int) -> None:
         """Begin to store and to claim; the server works while the jobs that wait are run. ``take`` reads the reply."""
-        if self._trip is None and self._ahead is None and self._ledger.turn():
+        number = self._number + 1
+        if self._trip is None and self._ahead is None and self._ledger.turn(number, len(self._waiting) + wanted):
             self._send(queue_names, wanted, early=True)
 
     def forget_waiting(self) -> None:
@@ -113,11 +114,10 @@ class Batch:
 
     def still_ours(self, claimed: Claimed) -> bool:
         """Ask, storing what has ended; drops what was given back. Whether this job may begin."""
-        if self._trip is None:
-            self._send((), 0, claimed)
-            return claimed.job_id not in self._receive().gone
-        self._ahead = self._receive()
-        return claimed.job_id not in self._ahead.gone
+        if self._trip is not None:
+            self._ahead = self._receive()  # what it claimed may have been given back as well
+        self._send((), 0, claimed)
+        return claimed.job_id not in self._receive().gone
 
     def hand_back(self) -> None:
         """Store what has ended, put back what waits; none of it has begun."""

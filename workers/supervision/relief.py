@@ -90,7 +90,9 @@ class Relief:
             outcomes: list[int] = exchange.finish(seen.ends, time.time()).run(connection)
             kept = [end for end, outcome in zip(seen.ends, outcomes, strict=True) if outcome == Ended.HAS_DEPENDENTS]
             leave += exchange.ids_of(kept)
-        back: list[bytes] = exchange.give_back(sight.trip, leave).run(connection)
+        back: list[bytes] | None = exchange.give_back(sight.trip, leave).run(connection)
+        if back is None:
+            return 0  # it goes on, or its round trip has not come to the server yet: look again
         self._done[executor.name] = sight
         self._seen.pop(executor.name, None)
         if back:

@@ -2,7 +2,7 @@
 -- since it was looked at: then it may have begun with what waited.
 -- KEYS: claims, worker, worker executions, queues
 -- ARGV: trip that was seen, job prefix, queue prefix, wip prefix, executions prefix, execution prefix, ids to leave...
--- Returns the ids that went back.
+-- Returns the ids that went back; false where it has.
 local claims, worker, worker_executions, queues = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local job_prefix, queue_prefix, wip_prefix, executions_prefix, execution_prefix =
   ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
@@ -10,7 +10,7 @@ local job_prefix, queue_prefix, wip_prefix, executions_prefix, execution_prefix 
 --@include front
 
 if redis.call('HGET', worker, 'envq_trip') ~= ARGV[1] then
-  return {}
+  return false
 end
 local left = {}
 for i = 7, #ARGV do
