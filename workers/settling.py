@@ -33,6 +33,10 @@ def settle(parts: Parts, claimed: Claimed, reason: bytes) -> None:
     if why.get("kind") == "finished":
         _settle_success(parts, job, why)
         return
+    if why.get("kind") == "ended":
+        parts.rq.follow_up(job)
+        parts.rq.forget_settling(job)
+        return
     error = _error(why)
     if isinstance(error, WorkerLost):
         job.retries_left = None  # it went back as often as it may

@@ -118,6 +118,11 @@ def release(  # noqa: PLR0913 - the parts of one script call
     return [(job_id.decode(), outcome.decode()) for job_id, outcome in reply]  # type: ignore[misc]
 
 
+def follow_up(connection: Redis, keys: Keys, job_id: str) -> bool:
+    """Have the rest done of a job whose process died after its end was stored; False where it has not ended."""
+    return bool(_script(connection, "followup")(keys=[rq.job(job_id), keys.settle], args=[job_id]))
+
+
 @dataclass(frozen=True)
 class Beat:
     """A sign of life for one executor and for what it runs ("" where it runs nothing)."""

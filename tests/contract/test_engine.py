@@ -17,7 +17,10 @@ from support.workers import WorkerProcess
 
 import envq
 from envq.driver.client import Client
+from envq.store.exchange import Success
 from envq.store.scripts import digest
+from envq.workers.supervision.settlement import Settlement, Settlements
+from envq.workers.supervision.verdict import Verdict
 
 Worker = Callable[..., WorkerProcess]
 FINISH, CLAIM = digest("finish").encode(), digest("claim").encode()
@@ -115,6 +118,28 @@ def test_a_connection_that_is_cut_loses_nothing_of_a_batch(
     assert isinstance(results[30], envq.JobFailed)
     assert proxy.left == 0
     assert all(len(job.results()) == 1 for job in jobs)
+    assert_nothing_is_left(client)
+
+
+@pytest.mark.parametrize("status", ["failed", "finished"])
+def test_dependents_run_although_the_process_died_when_it_had_just_stored_their_parent(
+    client: Client, worker: Worker, act: Act, status: str
+) -> None:
+    (parent,) = enqueue(act, ("tiny", 1))
+    options: Any = {"depends_on": envq.Dependency(parent, allow_failure=True)}
+    child = envq.task(act).options(**options).enqueue("tiny", 2)
+    client.connection.delete("rq:queue:default")
+    client.connection.hset(parent.key, "status", status)
+    settlements = Settlements(client.keys)
+    # It had been noted as well, where it was stored by itself because it has dependents.
+    told = '"queue":"default","func":"act"'
+    end = Success(parent.id, "e1", "default", told, 1.0, 2.0, 500, b"", False, False).packed()
+    settlements.add(Settlement("host.1.1.abc", Verdict(parent.id, "crash", "killed"), "killed", ends=(end,)))
+    assert settlements.work_off(client.connection)
+    worker()
+    assert envq.get(child, timeout=WAIT_S) == 2
+    assert parent.get_status() == status
+    assert not client.connection.hexists(parent.key, "envq_settle")
     assert_nothing_is_left(client)
 
 

@@ -148,6 +148,13 @@ class RqPath(BaseWorker):
             return "finished"  # and not kept
         return status.value if status in _ENDED else "retried"
 
+    def forget_settling(self, job: WorkerJob) -> None:
+        """What followed the end of a job is done, so its claim ends."""
+        with self.connection.pipeline(transaction=True) as pipeline:
+            pipeline.hdel(job.key, "envq_settle")
+            cast(Any, pipeline).lrem(self._envq_keys.claims(self.name), 1, job.id)
+            pipeline.execute()
+
     def _enqueue_dependents_safely(self, queue: Queue, job: Job) -> None:
         """As in RQ, but a failure of Redis is no end: it comes through, and it is tried again."""
         queue.enqueue_dependents(job)

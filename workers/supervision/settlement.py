@@ -19,7 +19,7 @@ from envq.store.exchange import Exchange
 from envq.store.executor_store import ExecutorStore
 from envq.store.keys import Keys
 from envq.store.records import Event, EventKind
-from envq.store.scripts import Outcome, release
+from envq.store.scripts import Outcome, follow_up, release
 from envq.workers.execution.claims import POLL_S
 from envq.workers.execution.quarantine import MARK_TTL_S, build_mark
 from envq.workers.supervision.verdict import UNKNOWN, BrokenBuild, Verdict
@@ -77,11 +77,11 @@ class Settlements:
             release(connection, self._keys, self._again[0][1], running="", why="handback", dead=True)
             del self._again[0]
         while self._open:
-            outcomes = _settle(connection, self._keys, self._open[0])
+            to_be_settled = _settle(connection, self._keys, self._open[0])
             if self._open[0].sudden:
                 self._again.append((time.monotonic() + LOOK_AGAIN_S, self._open[0].executor))
             del self._open[0]
-            ring = ring or any(outcome == "settle" for _, outcome in outcomes)
+            ring = ring or to_be_settled
         return ring
 
     def hand_over(self, connection: Redis) -> None:
@@ -93,7 +93,8 @@ class Settlements:
             self._again.clear()
 
 
-def _settle(connection: Redis, keys: Keys, settlement: Settlement) -> Outcomes:
+def _settle(connection: Redis, keys: Keys, settlement: Settlement) -> bool:
+    """Whether a job waits for an executor to end it."""
     name, verdict = settlement.executor, settlement.verdict
     queues, held = _last_words(connection, keys, name)
     detail = f"{verdict.detail}; it held {held}" if held and verdict.why == "crash" else verdict.detail
@@ -108,7 +109,13 @@ def _settle(connection: Redis, keys: Keys, settlement: Settlement) -> Outcomes:
     for job_id, outcome in outcomes:
         if _ran(verdict, job_id):
             log.warning("job %s %s", job_id, _PLACES[outcome])
-    return outcomes
+    followed = _was_stored(verdict, outcomes) and follow_up(connection, keys, verdict.running)
+    return followed or any(outcome == "settle" for _, outcome in outcomes)
+
+
+def _was_stored(verdict: Verdict, outcomes: Outcomes) -> bool:
+    """Whether it died when its job was stored already, by RQ's code perhaps: that enqueues dependents only then."""
+    return verdict.running not in ("", UNKNOWN, *(job_id for job_id, _ in outcomes))
 
 
 def _store(connection: Redis, exchange: Exchange, ends: Sequence[bytes]) -> None:
