@@ -361,3 +361,22 @@ def test_what_is_given_back_while_a_trip_is_under_way_does_not_begin(redis_clien
 
 def queued(client: Redis) -> list[str]:
     return Queue("q", connection=client).job_ids
+
+
+def test_what_was_claimed_early_and_given_back_does_not_begin(redis_client: Redis, keys: Keys, holder: Holder) -> None:
+    """The reply that brings it is older than that; asking early for more must not hide it."""
+    ids = enqueue(redis_client, 8)
+    holder.batch.take(["q"], 4)
+    holder.batch.ask(["q"], 4)
+    *short, long = started(holder)
+    assert all(map(holder.end, short))
+    eventually(lambda: redis_client.llen(keys.claims(EXECUTOR)) == 8)
+    assert relieve(redis_client, holder, long.job_id) == 4
+    holder.end(long)
+    assert [each.job_id for each in holder.batch.take(["q"], 4).jobs] == ids[4:]
+    holder.batch.ask(["q"], 4)
+    claimed = holder.batch.next()
+    assert claimed
+    assert holder.batch.seized
+    assert not holder.batch.still_ours(claimed)
+    assert started(holder) == []

@@ -100,6 +100,8 @@ class Batch:
 
     def ask(self, queue_names: Sequence[str], wanted: int) -> None:
         """Begin to store and to claim; the server works while the jobs that wait are run. ``take`` reads the reply."""
+        if self._ledger.seized:  # what waits was given back, perhaps; the next trip would hide that
+            return
         number = self._number + 1
         if self._trip is None and self._ahead is None and self._ledger.turn(number, len(self._waiting) + wanted):
             self._send(queue_names, wanted, early=True)
