@@ -78,11 +78,13 @@ class Ledger:
         With ``since_turn``, what was noted since the last turn is not stored either.
         """
         self._number(trip, held)
+        kept = list(kept)
         if since_turn:
             self._used[1 - self._area] = 0
+        elif kept and self._used[1 - self._area]:
+            kept = []  # it is there, among others that are stored; no area is free to write it into
         else:
-            # Beside what readers still see, where that can be.
-            self._area = self._area if self._used[1 - self._area] else 1 - self._area
+            self._area = 1 - self._area  # beside what readers still see
             self._used[:] = [0, 0]
         for end in kept:
             self._write(end)

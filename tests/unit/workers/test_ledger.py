@@ -151,3 +151,32 @@ def _write_for_ever(ledger: Ledger, control: multiprocessing.connection.Connecti
         ledger.begin(trip, 2)
         for number in range(20):
             ledger.note(number.to_bytes(4, "little") * (number + 1))
+
+
+def test_what_is_kept_is_never_written_over_what_a_reader_still_sees(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A trip that turned and was lost leaves ends in both areas; the process may be killed at any moment."""
+    ledger.begin(1, 4)
+    ledger.note(b"first")
+    assert ledger.turn(2, 4)
+    ledger.note(b"second")
+    with monkeypatch.context() as killed:
+        killed.setattr(ledger, "_publish", lambda: None)
+        ledger.begin(3, 1, [b"kept" * 10])
+    assert ledger.read().ends == [b"first", b"second"]
+
+
+def test_what_is_kept_stays_also_where_no_area_is_free_for_it(ledger: Ledger) -> None:
+    ledger.begin(1, 4)
+    ledger.note(b"first")
+    assert ledger.turn(2, 4)
+    ledger.note(b"second")
+    ledger.begin(3, 1, [b"second"])
+    view = ledger.read()
+    assert view.trip == 3
+    assert b"second" in view.ends
+    ledger.begin(3, 1)
+    assert ledger.read().ends == []
+    ledger.note(b"third")
+    assert ledger.read().ends == [b"third"]
