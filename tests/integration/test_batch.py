@@ -20,6 +20,7 @@ from support.waiting import eventually
 from envq.store import scripts
 from envq.store.exchange import Claimed, Exchange, Success
 from envq.store.keys import Keys, job, worker
+from envq.workers.execution import batch as batch_module
 from envq.workers.execution.batch import Batch
 from envq.workers.execution.claims import Claims
 from envq.workers.execution.wire import Wire
@@ -380,3 +381,19 @@ def test_what_was_claimed_early_and_given_back_does_not_begin(redis_client: Redi
     assert holder.batch.seized
     assert not holder.batch.still_ours(claimed)
     assert started(holder) == []
+
+
+def test_an_executor_that_was_away_for_long_asks_before_it_goes_on(
+    redis_client: Redis, keys: Keys, holder: Holder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its machine slept, say: others have run what waited."""
+    enqueue(redis_client, 3)
+    holder.batch.take(["q"], 3)
+    first = holder.batch.next()
+    assert first
+    assert not holder.batch.seized
+    scripts.release(redis_client, keys, EXECUTOR, running="?", why="crash", dead=True)
+    monkeypatch.setattr(batch_module, "TRUST_S", 0.0)
+    assert holder.batch.seized
+    assert not holder.batch.still_ours(first)
+    assert holder.batch.waiting == 0

@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import redis
 
@@ -21,6 +21,8 @@ from envq.workers.execution.claims import Claims
 from envq.workers.execution.pace import SHORT_S
 from envq.workers.execution.wire import Wire
 from envq.workers.ledger import Ledger
+
+TRUST_S: Final = 10.0  # after so long, asleep or stopped, others may have taken us for dead: reaper.SILENT_S is more
 
 log = logging.getLogger("envq.worker")
 
@@ -54,6 +56,7 @@ class Batch:
         self._ledger = ledger
         self._claims = claims
         self._number = 0
+        self._asked_at = 0.0  # by the wall clock, which goes on while the machine sleeps
         self._trip: _Trip | None = None  # its reply is not read yet
         self._ahead: ClaimReply | None = None  # a reply that was read before ``take`` asked for it
         self._waiting: deque[Claimed] = deque()
@@ -80,8 +83,8 @@ class Batch:
 
     @property
     def seized(self) -> bool:
-        """The supervisor gives back what waits: ask before the next job begins. Read after the slot names that job."""
-        return self._ledger.seized
+        """What waits may have been given to others: ask before the next begins. Read after the slot names that job."""
+        return self._ledger.seized or time.time() - self._asked_at > TRUST_S
 
     def take(self, queue_names: Sequence[str], wanted: int) -> ClaimReply:
         """Store what has ended and claim what comes next; raises what redis-py raises, and nothing is lost by it."""
@@ -177,7 +180,7 @@ class Batch:
     # -- the round trip ------------------------------------------------------------------------------------
 
     def _send(self, queue_names: Sequence[str], wanted: int, *beginning: Claimed, early: bool = False) -> None:
-        now = time.time()
+        now = self._asked_at = time.time()
         self._number += 1
         ahead = self._ahead.jobs if self._ahead else ()
         held = [each.job_id for each in (*beginning, *self._waiting, *ahead)]
