@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import sys
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -86,19 +88,19 @@ def test_lambdas_closures_coroutines_and_partials_run(driver: Client) -> None:
 def test_a_module_of_the_driver_runs_after_it_was_shipped(
     driver: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    name = f"only_here_{uuid.uuid4().hex[:8]}"  # a module stays shipped for as long as the process lives
     source = "FACTOR = 3\n\ndef inner(x):\n    return x * FACTOR\n\ndef triple(x):\n    return inner(x)\n"
-    (tmp_path / "only_here.py").write_text(source)
+    (tmp_path / f"{name}.py").write_text(source)
     monkeypatch.syspath_prepend(tmp_path)
-    import only_here  # type: ignore[import-not-found]
-
+    only_here = importlib.import_module(name)
     try:
         without = envq.Queue().enqueue(only_here.triple, 2)
-        with pytest.raises(envq.JobFailed, match=r"cannot import 'only_here.triple'.*envq.ship\(module\)"):
+        with pytest.raises(envq.JobFailed, match=rf"cannot import '{name}.triple'.*envq.ship\(module\)"):
             envq.get(without, timeout=10)
         envq.ship(only_here)
         assert envq.get(envq.Queue().enqueue(only_here.triple, 2), timeout=10) == 6
     finally:
-        del sys.modules["only_here"]
+        del sys.modules[name]
 
 
 def test_a_dotted_name_enqueued_by_a_stock_client_runs(driver: Client) -> None:

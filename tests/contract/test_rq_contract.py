@@ -21,9 +21,10 @@ from rq.webhook import Webhook
 from rq.worker import BaseWorker
 
 from envq.store import keys
-from envq.workers.execution.worker_job import _READ_HERE, _STORED_AGAIN
+from envq.workers.execution.kind import _READ
+from envq.workers.execution.worker_job import _STORED_AGAIN
 
-# Whoever adds one to these decides whether finish.lua must write it, or leave jobs that have it to RQ (context.py).
+# Whoever adds one to these decides whether finish.lua must write it, or kind.py leaves jobs that have it to RQ.
 STORED_AT_THE_END = {"status", "started_at", "ended_at", "last_heartbeat"}
 STORED_UNCHANGED = {
     "created_at", "data", "success_callback_name", "failure_callback_name", "stopped_callback_name", "worker_name",
@@ -160,17 +161,15 @@ def test_a_record_has_the_fields_that_the_fast_path_knows(redis_client: redis.Re
     full.webhooks = [Webhook("http://localhost/", "finished")]
     fields = set(full.to_dict())
     known = STORED_AT_THE_END | STORED_UNCHANGED
-    assert fields - known == set(), "new in RQ's record: must finish.lua write it, or context.py leave such jobs to RQ?"
+    assert fields - known == set(), "new in RQ's record: must finish.lua write it, or kind.py leave such jobs to RQ?"
     assert known - fields == set(), "gone from RQ's record"
 
 
 def test_a_changed_job_is_recognised_by_attributes_that_rq_has(job: Job) -> None:
     attributes = vars(job).keys() | {name.lstrip("_") for name in vars(job)}
     assert _STORED_AGAIN - attributes == set(), "RQ's job has no such attribute any more (worker_job.py)"
-    fields = {name.decode() for name in _READ_HERE if not name.startswith(b"envq_")}
-    assert fields - STORED_AT_THE_END - STORED_UNCHANGED == set(), (
-        "RQ's record has no such field any more (worker_job.py)"
-    )
+    fields = {name.decode() for name in _READ if not name.startswith(b"envq_")}
+    assert fields - STORED_AT_THE_END - STORED_UNCHANGED == set(), "RQ's record has no such field any more (kind.py)"
 
 
 def test_a_start_writes_four_fields(redis_client: redis.Redis, job: Job) -> None:

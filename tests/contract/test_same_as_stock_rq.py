@@ -242,6 +242,15 @@ def test_a_job_that_is_enqueued_again_while_it_runs_runs_again(world: World) -> 
     world.work()
 
 
+def test_a_dependent_that_cannot_be_enqueued_keeps_no_slot_occupied(world: World) -> None:
+    """Enqueued again by itself after it was deleted, it depends on nothing, and RQ stumbles over that."""
+    world.enqueue("first", ["raise"], rate_limit=partial(RateLimit, "few", 1))
+    world.enqueue("second", ["none"], depends_on="first")
+    world.each(lambda client: Job.fetch("second", client).delete())
+    world.enqueue("second", ["none"])
+    world.work()
+
+
 # -- where we differ, and why ----------------------------------------------------------------------------------
 #
 # - RQ's worker writes the whole record of a job again with each result, so a job that was deleted while it ran leaves

@@ -31,6 +31,7 @@ from envq.errors import PayloadError, headline
 from envq.jobs.enqueue_options import extra_life_s
 from envq.store import events, scripts
 from envq.store.code_store import CodeStore
+from envq.store.connection import REDIS_ERRORS, is_about_the_data
 from envq.store.exchange import Claimed
 from envq.store.keys import Keys
 from envq.store.records import Event, EventKind
@@ -138,7 +139,7 @@ class RqPath(BaseWorker):
         """What RQ's code does after its transaction, where that was cut short; safe to repeat. The stored status."""
         status = cast(JobStatus | None, job.get_status())
         if status in _ENDED:
-            self.queue_of(job).enqueue_dependents(job)
+            self._enqueue_dependents_safely(self.queue_of(job), job)
         # Whose move to the ready ones committed is known to nobody.
         for queue in {queue.name: queue for queue in (*self.queues, *Queue.all(connection=self.connection))}.values():
             queue.ready_job_registry.cleanup()
@@ -157,10 +158,15 @@ class RqPath(BaseWorker):
 
     def _enqueue_dependents_safely(self, queue: Queue, job: Job) -> None:
         """As in RQ, but a failure of Redis is no end: it comes through, and it is tried again."""
-        queue.enqueue_dependents(job)
+        try:
+            queue.enqueue_dependents(job)
+        except Exception as error:
+            if isinstance(error, REDIS_ERRORS) and not is_about_the_data(error):
+                raise
+            log.exception("job %s is stored; its dependents cannot be enqueued", job.id)
 
     def _release_slot_safely(self, job: Job) -> None:
-        """The same."""
+        """A failure of Redis comes through as well."""
         release_slot(job)
 
     def give_up(self, job: WorkerJob, cause: BaseException) -> str:
