@@ -9,9 +9,12 @@ from contextlib import suppress
 from typing import Any, Final, cast
 from weakref import WeakSet
 
-import hiredis
 import redis
 
+try:
+    import hiredis
+except ImportError:  # no build for this Python; redis-py does without it as well
+    hiredis = None
 _pack: Any = getattr(hiredis, "pack_command", None)  # old ones have none
 _TOLD_TO_RECONNECT: Final = hasattr(redis.Connection, "should_reconnect")  # since redis-py 5.1
 _LOST: Final = (redis.ConnectionError, redis.TimeoutError, OSError)
