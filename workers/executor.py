@@ -60,7 +60,7 @@ class Executor:
         self._install_signals()
         self._parts: Parts = assemble(config, slot, ledger, self._deadlines)
         self._idle_since = time.monotonic()
-        self._maintained_at = 0.0
+        self._maintained_at = -math.inf
         self._pause_s = FIRST_PAUSE_S  # after an error of Redis; longer after each in a row
         self._jobs = 0
         self._pace = Pace(most=1 if config.worker.through_rq else BATCH)

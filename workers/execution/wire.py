@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import redis
 from redis import Redis
 from redis.exceptions import NoScriptError
 
 from envq.store.exchange import ScriptCall
+
+ANSWER_WITHIN_S: Final = 15.0  # a network that swallows packets must not hold an executor for as long as TCP would
 
 
 class Wire:
@@ -56,7 +58,8 @@ class Wire:
     def _write(self, commands: list[tuple[Any, ...]]) -> None:
         try:
             if self._connection is None:
-                connection: Any = self._pool.connection_class(**self._pool.connection_kwargs)
+                options = {"socket_timeout": ANSWER_WITHIN_S, **self._pool.connection_kwargs}
+                connection: Any = self._pool.connection_class(**options)
                 connection.connect()
                 self._connection = connection
             # In one piece: the server then finds the second script behind the first, and answers both at once.

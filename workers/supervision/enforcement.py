@@ -14,6 +14,7 @@ from envq.workers.supervision.executor_process import ExecutorProcess
 from envq.workers.supervision.verdict import Intent
 
 CANCEL_WITHIN_S: Final = 2.0  # a build of something that is no longer declared
+KEPT_S: Final = 2.0  # a stop for a job that waits behind others; longer than any batch is left to wait
 
 log = logging.getLogger("envq.worker")
 
@@ -27,6 +28,7 @@ class Order:
     patience_s: float
     inside: bool = False  # the job was seen to run although a build inside it hides it in the slot
     kill_at: float | None = None  # by the monotonic clock; None until it was asked
+    kept_until: float = -math.inf  # by the same clock: its job waits behind others that were claimed with it
 
     def concerns(self, view: SlotView) -> bool:
         """The executor is, or is about to be, at what the order is about."""
@@ -70,9 +72,14 @@ class Enforcement:
                 continue
             view = executor.view
             intent = overdue(view, now, self._grace_s)
-            orders = [order for order in self._orders.get(executor.name, []) if order.concerns(view)]
+            orders = [
+                order
+                for order in self._orders.get(executor.name, [])
+                if order.concerns(view) or (order.kill_at is None and now < order.kept_until)
+            ]
             for order in orders:
-                intent = intent or _press(executor, order, view, now)
+                if order.concerns(view):
+                    intent = intent or _press(executor, order, view, now)
             if intent is not None:
                 log.warning("killing executor %s (pid %d): %s", executor.name, executor.pid, intent.detail)
                 executor.kill(intent)
@@ -94,7 +101,9 @@ class Enforcement:
 
     def _give(self, executor: ExecutorProcess, order: Order) -> bool:
         if not order.concerns(executor.view):
-            return False
+            if order.kind is not Interrupt.STOP_JOB or not executor.ledger.shared[1]:
+                return False
+            order.kept_until = time.monotonic() + KEPT_S
         orders = self._orders.setdefault(executor.name, [])
         if (order.kind, order.target) not in {(known.kind, known.target) for known in orders}:
             orders.append(order)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from envq.workers.slot import Interrupt, Phase, SlotView
-from envq.workers.supervision.enforcement import Order, overdue
+from envq.workers.supervision.enforcement import Enforcement, Order, overdue
 
 
 def view(phase: Phase, subject: str = "j1", deadline: float = 0.0) -> SlotView:
@@ -54,3 +57,32 @@ def test_cancelling_concerns_only_the_build_of_that_variable() -> None:
     assert order.concerns(view(Phase.BUILDING, "cartpole"))
     assert not order.concerns(view(Phase.BUILDING, "model"))
     assert not order.concerns(view(Phase.RUNNING, "cartpole"))
+
+
+class Executor:
+    """What enforcement knows of one."""
+
+    def __init__(self, seen: SlotView, *, shared: bool) -> None:
+        self.name, self.pid, self.condemned, self.view = "host.1.1.abc", 1, False, seen
+        self.ledger = SimpleNamespace(shared=(1, shared))
+        self.asked: list[tuple[Interrupt, str]] = []
+
+    def interrupt(self, kind: Interrupt, target: str) -> None:
+        self.asked.append((kind, target))
+
+
+def test_a_stop_for_a_job_that_waits_in_a_batch_is_given_once_it_runs() -> None:
+    executor: Any = Executor(view(Phase.RUNNING, "j0"), shared=True)
+    enforcement = Enforcement(kill_grace_s=5.0)
+    assert enforcement.stop_job(executor, "j1")
+    enforcement.enforce([executor])
+    assert executor.asked == []
+    assert enforcement.waiting
+    executor.view = view(Phase.RUNNING, "j1")
+    enforcement.enforce([executor])
+    assert executor.asked == [(Interrupt.STOP_JOB, "j1")]
+
+
+def test_a_stop_for_a_job_that_nobody_holds_is_refused() -> None:
+    executor: Any = Executor(view(Phase.RUNNING, "j0"), shared=False)
+    assert not Enforcement(kill_grace_s=5.0).stop_job(executor, "j1")
