@@ -1,7 +1,7 @@
 """Shared memory between a supervisor and one executor: what the executor does right now.
 
-The executor writes, the supervisor reads, without a lock and without Redis. A sequence number that is odd
-while a record is written lets the reader notice a torn read and repeat it (a seqlock).
+The executor writes, the supervisor reads, without a lock and without Redis. Two records take turns, and the number of
+those written tells which one counts: nobody reads one while it is written.
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ _TEXT: Final = 300  # bytes of an id or a name
 _NUMBERS: Final = struct.Struct("@iddQ?")  # phase, since, deadline, jobs, inside a job
 _PAIR: Final = struct.Struct(f"=H{_TEXT}s H{_TEXT}s")
 _REQUEST: Final = struct.Struct(f"=i H{_TEXT}s")
-_WORD: Final = 8  # the sequence number, written at once: struct would first write zeros
-_JOB: Final = (
-    _WORD + _NUMBERS.size
-)  # where the job and its execution stand, then what is being built or reset, then requests
+_WORD: Final = 8  # how many records were written, in one word, which neither a kill nor a slow reader tears
+_JOB: Final = _NUMBERS.size  # where in a record the job and its execution stand, then what is being built or reset
 _WORK: Final = _JOB + _PAIR.size
-_REQUESTS: Final = _WORK + _PAIR.size
+_RECORD: Final = _WORK + _PAIR.size
+_REQUESTS: Final = _WORD + 2 * _RECORD
 SIZE: Final = -(-(_REQUESTS + _REQUEST.size) // _WORD) * _WORD
 _TRIES: Final = 1000
 
@@ -88,10 +87,11 @@ class Slot:
         self._memory = context.RawArray(c_char, SIZE)
         self._view: memoryview | None = None
         self._words: memoryview | None = None
-        self._sequence = 0
+        self._written = 0
         self._jobs = 0
         self._inside = False
-        self._texts = {_JOB: ("", ""), _WORK: ("", "")}
+        self._texts = [{_JOB: ("", ""), _WORK: ("", "")} for _ in range(2)]
+        self._pairs = {_JOB: ("", ""), _WORK: ("", "")}
         self._now = (Phase.STARTING, "", "")
 
     def __getstate__(self) -> dict[str, Any]:
@@ -119,21 +119,23 @@ class Slot:
         memory, word = self._view, self._words
         if memory is None or word is None:
             memory, word = self._bytes, self._word
-        self._now = now = (phase, subject, detail)
+        self._now = (phase, subject, detail)
         place = _WORK
         if phase in _OF_JOBS:
             place = _JOB
             if detail or phase is not Phase.PREPARING:
                 self._inside = True
-        self._sequence = sequence = self._sequence + 2
-        word[0] = sequence - 1
-        texts = now[1:]
-        if self._texts[place] != texts:
-            self._texts[place] = texts
-            first, second = subject.encode()[:_TEXT], detail.encode()[:_TEXT]
-            _PAIR.pack_into(memory, place, len(first), first, len(second), second)
-        _NUMBERS.pack_into(memory, _WORD, phase, time.monotonic(), deadline, self._jobs, self._inside)
-        word[0] = sequence
+        self._pairs[place] = (subject, detail)
+        # Two records take turns: the one that readers are told of is not touched.
+        self._written = written = self._written + 1
+        start, there = _WORD + (written & 1) * _RECORD, self._texts[written & 1]
+        for at, pair in self._pairs.items():
+            if there[at] != pair:
+                there[at] = pair
+                first, second = pair[0].encode()[:_TEXT], pair[1].encode()[:_TEXT]
+                _PAIR.pack_into(memory, start + at, len(first), first, len(second), second)
+        _NUMBERS.pack_into(memory, start, phase, time.monotonic(), deadline, self._jobs, self._inside)
+        word[0] = written
 
     @property
     def now(self) -> tuple[Phase, str, str]:
@@ -157,14 +159,14 @@ class Slot:
 
     def read(self) -> SlotView:
         """What the executor does; repeats while a record is being written (supervisor)."""
-        copy = b""
+        copy = bytes(_RECORD)
         for _ in range(_TRIES):
-            before = self._word[0]
-            copy = bytes(self._bytes)
-            if self._word[0] == before and not before & 1:
+            written = self._word[0]
+            start = _WORD + (written & 1) * _RECORD
+            copy = bytes(self._bytes[start : start + _RECORD])
+            if self._word[0] == written:
                 break
-        # A writer killed in the middle of a record leaves it torn for good: the last reading must do.
-        number, since, deadline, jobs, inside = _NUMBERS.unpack_from(copy, _WORD)
+        number, since, deadline, jobs, inside = _NUMBERS.unpack_from(copy, 0)
         job, work = _pair(copy, _JOB), _pair(copy, _WORK)
         phase = Phase(number)
         subject, detail = job if phase in _OF_JOBS else work
