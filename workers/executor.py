@@ -251,7 +251,12 @@ class Executor:
         self._slot.write(Phase.IDLE)
         signal.set_wakeup_fd(self._rope.fileno(), warn_on_full_buffer=False)  # event loops of jobs take it away
         wake = [self._control, self._bell]
-        parts.claims.wait([] if reply.suspended else parts.rq_names(queues), wake, self._patience(reply.suspended))
+        names = [] if reply.suspended else parts.rq_names(queues)
+        patience_s = self._patience(reply.suspended)
+        if len(names) == 1:
+            parts.batch.wait(names[0], self._wants(), wake, patience_s)
+        else:
+            parts.claims.wait(names, wake, patience_s)
         return None
 
     def _patience(self, suspended: bool) -> float:

@@ -90,8 +90,9 @@ class Slot:
         self._written = 0
         self._jobs = 0
         self._inside = False
-        self._texts = [{_JOB: ("", ""), _WORK: ("", "")} for _ in range(2)]
-        self._pairs = {_JOB: ("", ""), _WORK: ("", "")}
+        self._job: tuple[str, str] = ("", "")
+        self._work: tuple[str, str] = ("", "")
+        self._there = [[self._job, self._work], [self._job, self._work]]  # in the two records
         self._now = (Phase.STARTING, "", "")
 
     def __getstate__(self) -> dict[str, Any]:
@@ -120,20 +121,22 @@ class Slot:
         if memory is None or word is None:
             memory, word = self._bytes, self._word
         self._now = (phase, subject, detail)
-        place = _WORK
         if phase in _OF_JOBS:
-            place = _JOB
             if detail or phase is not Phase.PREPARING:
                 self._inside = True
-        self._pairs[place] = (subject, detail)
+            if self._job != (subject, detail):
+                self._job = (subject, detail)
+        elif self._work != (subject, detail):
+            self._work = (subject, detail)
         # Two records take turns: the one that readers are told of is not touched.
         self._written = written = self._written + 1
-        start, there = _WORD + (written & 1) * _RECORD, self._texts[written & 1]
-        for at, pair in self._pairs.items():
-            if there[at] != pair:
-                there[at] = pair
-                first, second = pair[0].encode()[:_TEXT], pair[1].encode()[:_TEXT]
-                _PAIR.pack_into(memory, start + at, len(first), first, len(second), second)
+        start, there = _WORD + (written & 1) * _RECORD, self._there[written & 1]
+        if there[0] is not self._job:
+            there[0] = self._job
+            _put(memory, start + _JOB, there[0])
+        if there[1] is not self._work:
+            there[1] = self._work
+            _put(memory, start + _WORK, there[1])
         _NUMBERS.pack_into(memory, start, phase, time.monotonic(), deadline, self._jobs, self._inside)
         word[0] = written
 
@@ -193,6 +196,11 @@ def version_built(detail: str) -> int:
     """The version in a ``build_detail``; 0 where there is none."""
     version = detail.partition(" ")[0]
     return int(version) if version.isdigit() else 0
+
+
+def _put(memory: memoryview, at: int, pair: tuple[str, str]) -> None:
+    first, second = pair[0].encode()[:_TEXT], pair[1].encode()[:_TEXT]
+    _PAIR.pack_into(memory, at, len(first), first, len(second), second)
 
 
 def _pair(memory: bytes, place: int) -> tuple[str, str]:

@@ -30,7 +30,7 @@ if CONFIG:
 
         @envq.task
         def noop(i, _payload=b""):
-            return common.noop(i + 0 * envq.env.subject[0])
+            return common.noop(i + 0 * (make() if CONFIG.endswith("none") else envq.env.subject)[0])
 
         fns["noop"] = noop
 
@@ -40,6 +40,7 @@ class Peer(common.Peer):
     configs = {
         "default": {"label": "stock, INFO log", "role": "default"},
         "quiet": {"label": "--quiet", "role": "fast"},
+        "variable:none": {"label": "the same job without reading it", "role": ""},
         "variable:identity": {"label": "each job reads a variable, identity reset", "role": ""},
         "variable:trivial": {"label": "each job reads a variable, trivial reset", "role": ""},
     }

@@ -58,7 +58,7 @@ class Resetting:
 
     def _put_back(self, value: Value, reinitializer: Callable[[Any], Any]) -> str:
         """Run the reinitializer; returns what went wrong."""
-        limit = self._ports.limits.limit(value.recipe.reset_timeout, f"the reinitializer of {value.name!r}")
+        limit = self._ports.limits.limit(value.recipe.reset_timeout, value.reset_title)
         try:
             with Frame(self._table, value.name, Phase.RESET, value), limit:
                 result = self._caller.call(reinitializer, value.made)

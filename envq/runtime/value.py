@@ -24,6 +24,7 @@ class Value:
         "plain",
         "provisional",
         "recipe",
+        "reset_title",
         "rest",
         "serial",
     )
@@ -33,6 +34,7 @@ class Value:
         self.recipe = recipe
         self.callables = callables
         self.made = made
+        self.reset_title = f"the reinitializer of {recipe.name!r}"
         self.rest = rest
         self.grounds: dict[str, Value] = {}  # what its build read
         self.serial = 0  # order of building: grounds have lower numbers

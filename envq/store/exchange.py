@@ -18,7 +18,7 @@ from redis import Redis
 from envq.clock import iso_of
 from envq.store import keys as rq
 from envq.store.keys import Keys
-from envq.store.scripts import EVENTS_KEPT, EXECUTION_TTL_S, digest, source
+from envq.store.scripts import EVENTS_KEPT, digest, source
 
 BATCH: Final = 64  # jobs
 BATCH_BYTES: Final = 256 * 1024  # of payloads, or of ends that are not stored
@@ -147,11 +147,10 @@ class Exchange:
         """Of which jobs these are the ends."""
         return [cast(list[Any], msgpack.unpackb(end, raw=True))[0].decode() for end in ends]
 
-    def claim(  # noqa: PLR0913 - the parts of one script call
+    def claim(
         self,
         queue_names: Iterable[str],
         wanted: int,
-        now: float,
         *,
         trip: int = 0,
         held: Sequence[str] = (),
@@ -165,8 +164,8 @@ class Exchange:
         """
         keys = [*self._claim_keys, *map(rq.queue, queue_names)]
         arguments = [
-            self._executor, trip, wanted, BATCH_BYTES, secrets.token_hex(12), iso_of(now), repr(now), EXECUTION_TTL_S,
-            *self._told, *_PREFIXES, len(held), *held, *ended,
+            self._executor, trip, wanted, BATCH_BYTES, secrets.token_hex(12), *self._told, *_PREFIXES, len(held), *held,
+            *ended,
         ]  # fmt: skip
         return ScriptCall("claim", keys, arguments)
 

@@ -144,7 +144,7 @@ def test_an_id_whose_first_turn_is_stored_in_the_same_trip_is_taken_again(redis_
     redis_client.rpush("rq:queue:q", job_id)
     (first,) = claim(redis_client, keys, EXECUTOR, ["q"], wanted=64).jobs
     assert finish(redis_client, keys, EXECUTOR, [success(first)]) == [Ended.STORED]
-    call = Exchange(keys, EXECUTOR).claim(["q"], 64, time.time(), ended=[job_id])
+    call = Exchange(keys, EXECUTOR).claim(["q"], 64, ended=[job_id])
     assert [each[0].decode() for each in call.run(redis_client)[3:]] == [job_id]
 
 
@@ -153,7 +153,7 @@ def test_ended_jobs_whose_claim_stands_are_not_taken_for_lost(redis_client: Redi
     ended = enqueue(redis_client, 2)
     take(redis_client, keys)
     waiting = enqueue(redis_client)
-    call = Exchange(keys, EXECUTOR).claim(["q"], 64, time.time(), ended=ended)
+    call = Exchange(keys, EXECUTOR).claim(["q"], 64, ended=ended)
     assert [each[0].decode() for each in call.run(redis_client)[3:]] == waiting
 
 
@@ -367,7 +367,7 @@ def test_a_server_that_forgot_the_scripts_is_told_again(redis_client: Redis, key
         redis_client.script_flush()
         ends, ended = [*map(success, held)], [each.job_id for each in held]
         calls = [exchange.finish(ends, time.time())] if ends else []
-        *outcomes, reply = wire.call(*calls, exchange.claim(["q"], 1, time.time(), ended=ended))
+        *outcomes, reply = wire.call(*calls, exchange.claim(["q"], 1, ended=ended))
         assert outcomes == ([[Ended.STORED]] if held else [])
         assert reply[3][0].decode() == job_id
         held = [Claimed(job_id, reply[3][1].decode(), dict(zip(reply[3][2][::2], reply[3][2][1::2], strict=True)))]

@@ -22,7 +22,7 @@ def claim(
     trip: int = 1,
 ) -> ClaimReply:
     """Claim with these ids already held."""
-    call = Exchange(keys, executor).claim(queues, wanted, time.time(), trip=trip, held=held)
+    call = Exchange(keys, executor).claim(queues, wanted, trip=trip, held=held)
     return read_claim(call.run(client))
 
 

@@ -15,9 +15,10 @@ from typing import Any, Final, cast
 
 import redis
 
+from envq.store import keys as rq
 from envq.store.connection import REDIS_ERRORS, is_about_the_data
 from envq.store.exchange import BATCH_BYTES, Claimed, ClaimReply, Ended, Exchange, Success, read_claim
-from envq.workers.execution.claims import Claims
+from envq.workers.execution.claims import Claims, Readable
 from envq.workers.execution.pace import SHORT_S
 from envq.workers.execution.wire import Wire
 from envq.workers.ledger import Ledger
@@ -59,6 +60,7 @@ class Batch:
         self._asked_at = 0.0  # by the wall clock, which goes on while the machine sleeps
         self._trip: _Trip | None = None  # its reply is not read yet
         self._ahead: ClaimReply | None = None  # a reply that was read before ``take`` asked for it
+        self._fresh = False  # and no job has run since it was sent
         self._waiting: deque[Claimed] = deque()
         self._unstored: list[_Unstored] = []
         self._slowly = False  # the last trip left something to RQ's code, which may have enqueued dependents since
@@ -89,7 +91,8 @@ class Batch:
     def take(self, queue_names: Sequence[str], wanted: int) -> ClaimReply:
         """Store what has ended and claim what comes next; raises what redis-py raises, and nothing is lost by it."""
         reply, self._ahead = self._ahead, None
-        late = reply is not None or self._trip is not None  # what it says was so before the last jobs ran
+        late = not self._fresh and (reply is not None or self._trip is not None)  # so it was before the last jobs ran
+        self._fresh = False
         if reply is None:
             if self._trip is None:
                 self._send(queue_names, wanted)
@@ -108,6 +111,21 @@ class Batch:
         number = self._number + 1
         if self._trip is None and self._ahead is None and self._ledger.turn(number, len(self._waiting) + wanted):
             self._send(queue_names, wanted, early=True)
+
+    def wait(self, queue_name: str, wanted: int, wake: Sequence[Readable], timeout_s: float) -> None:
+        """
+        Block until the queue has a job, one of ``wake`` is readable, or the time is over; ``take`` brings the jobs.
+
+        The claim is sent behind the move that blocks: no round trip lies between a job's arrival and its claim.
+        """
+        move = ("BLMOVE", rq.queue(queue_name), self._exchange.claims_key, "LEFT", "RIGHT", timeout_s)
+        self._send([queue_name], wanted, behind=move)
+        try:
+            self._wire.wait(wake, timeout_s)
+        except redis.ResponseError:  # an ACL without CLIENT UNBLOCK: a closed connection ends the move as well
+            self.forget_waiting()
+            return
+        self._ahead, self._fresh = self._receive(), True
 
     def forget_waiting(self) -> None:
         """After an error: the next claim brings what is still ours, as far as it wants it, and puts back the rest."""
@@ -179,7 +197,14 @@ class Batch:
 
     # -- the round trip ------------------------------------------------------------------------------------
 
-    def _send(self, queue_names: Sequence[str], wanted: int, *beginning: Claimed, early: bool = False) -> None:
+    def _send(
+        self,
+        queue_names: Sequence[str],
+        wanted: int,
+        *beginning: Claimed,
+        early: bool = False,
+        behind: tuple[Any, ...] | None = None,
+    ) -> None:
         now = self._asked_at = time.time()
         self._number += 1
         ahead = self._ahead.jobs if self._ahead else ()
@@ -187,12 +212,12 @@ class Batch:
         ends, self._unstored = self._unstored, []
         trip = self._trip = _Trip(self._number, ends, early)
         ended = [each.job_id for each in ends]
-        claim = self._exchange.claim(queue_names, wanted, now, trip=trip.number, held=held, ended=ended)
+        claim = self._exchange.claim(queue_names, wanted, trip=trip.number, held=held, ended=ended)
         try:
             if ends:
                 self._wire.send(self._exchange.finish([each.packed for each in ends], now), claim)
             else:
-                self._wire.send(claim)
+                self._wire.send(claim, behind=behind)
         except BaseException as error:
             self._lost(trip, error)
             raise

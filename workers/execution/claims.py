@@ -71,7 +71,7 @@ class Claims:
         for wait, name in zip(pending, queue_names, strict=True):
             wait.begin(rq.queue(name), claims, timeout_s)
         # The server ends the moves in time; where there are none, nobody does but we.
-        ready = _select([*pending, *wake], timeout_s + REPLY_TIMEOUT_S if pending else timeout_s)
+        ready = readable([*pending, *wake], timeout_s + REPLY_TIMEOUT_S if pending else timeout_s)
         answered = [wait for wait in pending if wait in ready]
         for wait in answered:
             wait.end()
@@ -119,7 +119,8 @@ class _Wait:
         self._connection.disconnect()
 
 
-def _select(readables: Sequence[Readable], timeout_s: float) -> list[Readable]:
+def readable(readables: Sequence[Readable], timeout_s: float) -> list[Readable]:
+    """Those that can be read, as soon as one can, or after so many seconds."""
     poll = select.poll()
     by_fd = {readable.fileno(): readable for readable in readables}
     for fd in by_fd:

@@ -1,15 +1,14 @@
 -- Take jobs and record in RQ's terms that they start: what lies in the executor's claims and it does not know of, then
 -- what must be settled, then the queues in order. Ids are moved, never popped and written.
 -- KEYS: claims, generation, suspended, settle, executors, worker, worker executions, events, queues, queue...
--- ARGV: executor, trip, jobs wanted, bytes wanted, execution id prefix, now as ISO text, now as a number, execution TTL,
---       events channel, event cap, job prefix, queue prefix, wip prefix, executions prefix, execution prefix,
---       how many of the ids held are asked about, ids held...
+-- ARGV: executor, trip, jobs wanted, bytes wanted, execution id prefix, events channel, event cap, job prefix,
+--       queue prefix, wip prefix, executions prefix, execution prefix, how many of the ids held are asked about, ids held...
 -- Returns {generation, suspended, {ids asked about that are not claimed any more}, {id, execution id, hash}...}
 local claims, settle, worker, worker_executions, queues = KEYS[1], KEYS[4], KEYS[6], KEYS[7], KEYS[9]
-local executor, bytes_wanted, now_text, now = ARGV[1], tonumber(ARGV[4]), ARGV[6], ARGV[7]
+local executor, bytes_wanted = ARGV[1], tonumber(ARGV[4])
 local job_prefix, queue_prefix, wip_prefix, executions_prefix, execution_prefix =
-  ARGV[11], ARGV[12], ARGV[13], ARGV[14], ARGV[15]
-local FIRST_QUEUE, FIRST_HELD = 10, 17
+  ARGV[8], ARGV[9], ARGV[10], ARGV[11], ARGV[12]
+local FIRST_QUEUE, FIRST_HELD = 10, 14
 
 --@include front
 
@@ -23,12 +22,32 @@ local wanted = suspended == 1 and 0 or tonumber(ARGV[3])
 local time = redis.call('TIME')
 redis.call('ZADD', KEYS[5], time[1] * 1000 + math.floor(time[2] / 1000), executor)
 
+-- The server's clock: this script may have been sent behind a move that blocked for a while.
+-- From days to a date: Howard Hinnant's civil_from_days.
+local function iso(seconds, microseconds)
+  local days = math.floor(seconds / 86400)
+  local rest, z = seconds - days * 86400, days + 719468
+  local era = math.floor(z / 146097)
+  local day_of_era = z - era * 146097
+  local year_of_era = math.floor((day_of_era - math.floor(day_of_era / 1460) + math.floor(day_of_era / 36524)
+    - math.floor(day_of_era / 146096)) / 365)
+  local day_of_year = day_of_era - (365 * year_of_era + math.floor(year_of_era / 4) - math.floor(year_of_era / 100))
+  local shifted = math.floor((5 * day_of_year + 2) / 153)
+  local day = day_of_year - math.floor((153 * shifted + 2) / 5) + 1
+  local month = shifted < 10 and shifted + 3 or shifted - 9
+  local year = year_of_era + era * 400 + (month <= 2 and 1 or 0)
+  return string.format('%04d-%02d-%02dT%02d:%02d:%02d.%06dZ', year, month, day, math.floor(rest / 3600),
+    math.floor(rest % 3600 / 60), rest % 60, microseconds)
+end
+local now_text = iso(tonumber(time[1]), tonumber(time[2]))
+local now = string.format('%d.%06d', time[1], time[2])
+
 local listed = redis.call('LRANGE', claims, 0, -1)
 local standing, held, gone = {}, {}, {}
 for _, id in ipairs(listed) do
   standing[id] = true
 end
-local last_asked = FIRST_HELD + tonumber(ARGV[16]) - 1
+local last_asked = FIRST_HELD + tonumber(ARGV[13]) - 1
 for i = FIRST_HELD, #ARGV do
   held[ARGV[i]] = standing[ARGV[i]]  -- one that has just been stored may be there again, to run again
   if i <= last_asked and not standing[ARGV[i]] then
@@ -184,7 +203,7 @@ if #composites > 0 then
   redis.call('SADD', worker_executions, unpack(composites))
 end
 if redis.call('EXISTS', worker) == 1 then
-  redis.call('HSET', worker, 'state', #found + tonumber(ARGV[16]) > 0 and 'busy' or 'idle', 'envq_trip', ARGV[2])
+  redis.call('HSET', worker, 'state', #found + tonumber(ARGV[13]) > 0 and 'busy' or 'idle', 'envq_trip', ARGV[2])
 end
 if #told > 0 then
   local text = '{"kind":"job.started","at":"' .. now_text .. '","worker":' .. json(executor) .. ','
@@ -194,7 +213,7 @@ if #told > 0 then
     text = text .. '"jobs":[{' .. table.concat(told, '},{') .. '}]}'
   end
   -- Events fail open: neither a missing right nor full memory keeps a job from starting.
-  redis.pcall('PUBLISH', ARGV[9], text)
-  redis.pcall('XADD', KEYS[8], 'MAXLEN', '~', #told > 8 and ARGV[10] / 10 or ARGV[10], '*', 'event', text)
+  redis.pcall('PUBLISH', ARGV[6], text)
+  redis.pcall('XADD', KEYS[8], 'MAXLEN', '~', #told > 8 and ARGV[7] / 10 or ARGV[7], '*', 'event', text)
 end
 return {redis.call('GET', KEYS[2]) or '', suspended, gone, unpack(found)}
