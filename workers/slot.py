@@ -92,7 +92,10 @@ class Slot:
         self._inside = False
         self._job: tuple[str, str] = ("", "")
         self._work: tuple[str, str] = ("", "")
-        self._there = [[self._job, self._work], [self._job, self._work]]  # in the two records
+        self._there: list[list[tuple[str, str]]] = [
+            [self._job, self._work],
+            [self._job, self._work],
+        ]  # in the two records
         self._now = (Phase.STARTING, "", "")
 
     def __getstate__(self) -> dict[str, Any]:
