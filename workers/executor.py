@@ -9,6 +9,7 @@ import contextlib
 import logging
 import math
 import os
+import select
 import signal
 import socket
 import sys
@@ -55,6 +56,9 @@ class Executor:
         self._control = control
         self._stopping = False
         self._bell, self._rope = socket.socketpair()
+        self._calls = select.poll()
+        for caller in (control, self._bell):
+            self._calls.register(caller.fileno(), select.POLLIN)
         self._deadlines = Deadlines(slot)
         self._held = threading.local()
         self._install_signals()
@@ -328,6 +332,8 @@ class Executor:
 
     def _heed(self) -> bool:
         """Read what the supervisor said; True to stop. A closed pipe means it is gone: never outlive it."""
+        if not self._calls.poll(0):
+            return self._stopping
         try:
             while self._control.poll():
                 message = self._control.recv_bytes()
