@@ -8,15 +8,9 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
-import os
-import select
-import signal
-import socket
 import sys
-import threading
 import time
 from multiprocessing.connection import Connection
-from types import FrameType
 from typing import Any, Final
 
 from envq.store.connection import REDIS_ERRORS
@@ -25,6 +19,7 @@ from envq.workers.config import EXIT_BUILD_FAILED, EXIT_OK, EXIT_RECYCLE, Execut
 from envq.workers.execution.claims import POLL_S
 from envq.workers.execution.deadline import Deadlines
 from envq.workers.execution.pace import SHORT_S, Pace
+from envq.workers.execution.summons import Summons
 from envq.workers.ledger import Ledger
 from envq.workers.middleware.job_log import write_waiting
 from envq.workers.parts import Parts, assemble
@@ -53,15 +48,8 @@ class Executor:
         self.config = config
         self._slot = slot
         self._ledger = ledger
-        self._control = control
-        self._stopping = False
-        self._bell, self._rope = socket.socketpair()
-        self._calls = select.poll()
-        for caller in (control, self._bell):
-            self._calls.register(caller.fileno(), select.POLLIN)
         self._deadlines = Deadlines(slot)
-        self._held = threading.local()
-        self._install_signals()
+        self._summons = Summons(control, self._deadlines, self._become_copy)
         self._parts: Parts = assemble(config, slot, ledger, self._deadlines)
         self._idle_since = time.monotonic()
         self._maintained_at = -math.inf
@@ -69,14 +57,13 @@ class Executor:
         self._jobs = 0
         self._pace = Pace(most=1 if config.worker.through_rq else BATCH)
         self._told_at = -math.inf
-        self._unregistered = False  # its records in Redis were lost
 
     def run(self) -> int:
         """Work until told to stop; the exit code."""
         parts = self._parts
         if not self._until_connected(parts.birth):
             return EXIT_OK
-        self._control.send_bytes(b"born")
+        self._summons.say(b"born")
         try:
             code = None
             while code is None:
@@ -98,7 +85,7 @@ class Executor:
 
     def _turn(self) -> int | None:
         """Claim and run, or wait; an exit code ends the loop."""
-        if self._heed() or self._stopping:
+        if self._summons.heed():
             return EXIT_OK
         try:
             # Asked again: an error may have come between the last job and the end.
@@ -113,14 +100,14 @@ class Executor:
             log.warning("Redis does not answer (%s); trying again", error)
             self._until_connected(lambda: self._parts.connection.ping())
             # It may answer and still refuse (no memory left, no right to write): do not ask in a tight loop.
-            self._control.poll(self._pause_s)
+            self._summons.pause(self._pause_s)
             self._pause_s = min(self._pause_s * 2, LONGEST_PAUSE_S)
             return None
 
     def _take_and_run(self) -> int | None:
-        if self._unregistered:
+        if self._summons.register:
             self._parts.register_again()
-            self._unregistered = False
+            self._summons.register = False
         self._parts.runtime.retry_due()
         self._maintain()
         reply = self._claim()
@@ -192,8 +179,8 @@ class Executor:
                 batch.store()
             if batch.waiting and (now := time.monotonic()) > heard + SHORT_S:
                 heard = now
-                self._heed()
-            if self._stopping and batch.waiting:
+                self._summons.heed()
+            if self._summons.stopping and batch.waiting:
                 batch.hand_back()
         self._slot.write(Phase.IDLE)
         write_waiting()
@@ -207,7 +194,7 @@ class Executor:
         if now >= self._told_at + TELL_S:
             self._told_at = now
             with contextlib.suppress(OSError):  # it is gone, and so are we soon
-                self._control.send_bytes(b"batch")
+                self._summons.say(b"batch")
 
     def _run(self, claimed: Claimed) -> int | None:
         """One job from its claim to its reset."""
@@ -253,14 +240,13 @@ class Executor:
             return EXIT_OK
         parts.reporter.settle_on("suspended" if reply.suspended else "idle" if queues else "waiting")
         self._slot.write(Phase.IDLE)
-        signal.set_wakeup_fd(self._rope.fileno(), warn_on_full_buffer=False)  # event loops of jobs take it away
-        wake = [self._control, self._bell]
+        self._summons.listen()
         names = [] if reply.suspended else parts.rq_names(queues)
         patience_s = self._patience(reply.suspended)
         if len(names) == 1:
-            parts.batch.wait(names[0], self._wants(), wake, patience_s)
+            parts.batch.wait(names[0], self._wants(), self._summons.callers, patience_s)
         else:
-            parts.claims.wait(names, wake, patience_s)
+            parts.claims.wait(names, self._summons.callers, patience_s)
         return None
 
     def _patience(self, suspended: bool) -> float:
@@ -295,64 +281,12 @@ class Executor:
             self._maintained_at = time.monotonic()
             self._parts.maintain()
 
-    # -- signals, the supervisor, Redis --------------------------------------------------------------------
-
-    def _install_signals(self) -> None:
-        self._rope.setblocking(False)
-        signal.set_wakeup_fd(self._rope.fileno(), warn_on_full_buffer=False)
-        self._deadlines.install()
-        signal.signal(signal.SIGTERM, self._on_stop)
-        # Ctrl-C goes to the supervisor, which asks us. A handler, because programs that jobs start would inherit
-        # SIG_IGN, and many are ended with SIGINT.
-        signal.signal(signal.SIGINT, _ignore)
-        self._deadlines.note_handlers()
-        os.register_at_fork(before=self._hold, after_in_parent=self._release, after_in_child=self._become_copy)
-
-    def _hold(self) -> None:
-        """A signal for a process that is just being forked waits until our handlers are no longer its own."""
-        self._held.mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT))
-
-    def _release(self) -> None:
-        signal.pthread_sigmask(signal.SIG_SETMASK, self._held.mask)
+    # -- Redis ---------------------------------------------------------------------------------------------
 
     def _become_copy(self) -> None:
-        """In a process that a job forks (multiprocessing, say): it is told to end by signals, and owns no slot."""
-        signal.set_wakeup_fd(-1)
-        if signal.getsignal(signal.SIGTERM) == self._on_stop:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        if signal.getsignal(signal.SIGINT) is _ignore:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+        """In a process that a job forks: it owns neither slot nor ledger."""
         self._slot.detach()
         self._ledger.detach()
-        self._release()
-
-    def _on_stop(self, _signum: int, frame: FrameType | None) -> None:
-        self._stopping = True
-        self._deadlines.break_off_build(frame, "the worker stops")
-
-    def _heed(self) -> bool:
-        """Read what the supervisor said; True to stop. A closed pipe means it is gone: never outlive it."""
-        if not self._calls.poll(0):
-            return self._stopping
-        try:
-            while self._control.poll():
-                message = self._control.recv_bytes()
-                if message == b"stop":
-                    self._stopping = True
-                elif message == b"register":
-                    self._unregistered = True
-        except (EOFError, OSError):
-            self._stopping = True
-        self._drain_bell()
-        return self._stopping
-
-    def _drain_bell(self) -> None:
-        self._bell.setblocking(False)
-        try:
-            while self._bell.recv(4096):
-                pass
-        except BlockingIOError:
-            pass
 
     def _until_connected(self, attempt: Any) -> bool:
         """Repeat until it works; False if told to stop meanwhile."""
@@ -363,14 +297,10 @@ class Executor:
                 return True
             except REDIS_ERRORS as error:
                 log.warning("Redis does not answer: %s", error)
-            self._control.poll(pause_s)
-            if self._heed():
+            self._summons.pause(pause_s)
+            if self._summons.heed():
                 return False
             pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
-
-
-def _ignore(_signum: int, _frame: FrameType | None) -> None:
-    """Nothing."""
 
 
 def _resident_mib() -> float:

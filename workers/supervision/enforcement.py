@@ -14,7 +14,7 @@ from envq.workers.supervision.executor_process import ExecutorProcess
 from envq.workers.supervision.verdict import Intent
 
 CANCEL_WITHIN_S: Final = 2.0  # a build of something that is no longer declared
-KEPT_S: Final = 2.0  # a stop for a job that waits behind others; longer than any batch is left to wait
+KEPT_S: Final = 2.0  # a stop for a job that has not begun; longer than any batch is left to wait
 
 log = logging.getLogger("envq.worker")
 
@@ -28,7 +28,7 @@ class Order:
     patience_s: float
     inside: bool = False  # the job was seen to run although a build inside it hides it in the slot
     kill_at: float | None = None  # by the monotonic clock; None until it was asked
-    kept_until: float = -math.inf  # by the same clock: its job waits behind others that were claimed with it
+    kept_until: float = -math.inf  # by the same clock: its job may be about to begin
 
     def concerns(self, view: SlotView) -> bool:
         """The executor is, or is about to be, at what the order is about."""
@@ -52,9 +52,9 @@ class Enforcement:
         self._grace_s = kill_grace_s
         self._orders: dict[str, list[Order]] = {}
 
-    def stop_job(self, executor: ExecutorProcess, job_id: str, *, inside: bool = False) -> bool:
-        """Stop a job an executor runs or is about to run; False where it does neither."""
-        return self._give(executor, Order(Interrupt.STOP_JOB, job_id, self._grace_s, inside))
+    def stop_job(self, executor: ExecutorProcess, job_id: str, *, inside: bool = False) -> None:
+        """Stop a job an executor runs, or begins within ``KEPT_S``."""
+        self._give(executor, Order(Interrupt.STOP_JOB, job_id, self._grace_s, inside))
 
     def cancel_build(self, executor: ExecutorProcess, variable: str) -> None:
         """End the build of a variable that is not declared any more."""
@@ -73,9 +73,7 @@ class Enforcement:
             view = executor.view
             intent = overdue(view, now, self._grace_s)
             orders = [
-                order
-                for order in self._orders.get(executor.name, [])
-                if order.concerns(view) or (order.kill_at is None and now < order.kept_until)
+                order for order in self._orders.get(executor.name, []) if _stands(order, executor.name, view, now)
             ]
             for order in orders:
                 if order.concerns(view):
@@ -101,13 +99,22 @@ class Enforcement:
 
     def _give(self, executor: ExecutorProcess, order: Order) -> bool:
         if not order.concerns(executor.view):
-            if order.kind is not Interrupt.STOP_JOB or not executor.ledger.shared[1]:
+            if order.kind is not Interrupt.STOP_JOB:
                 return False
+            # Redis knows of a claim before the executor does, and claimed jobs wait for those before them.
             order.kept_until = time.monotonic() + KEPT_S
         orders = self._orders.setdefault(executor.name, [])
         if (order.kind, order.target) not in {(known.kind, known.target) for known in orders}:
             orders.append(order)
         return True
+
+
+def _stands(order: Order, executor: str, view: SlotView, now: float) -> bool:
+    if order.concerns(view) or (order.kill_at is None and now < order.kept_until):
+        return True
+    if order.kill_at is None and order.kind is Interrupt.STOP_JOB:
+        log.warning("executor %s is not working on job %s: ignored", executor, order.target)
+    return False
 
 
 def overdue(view: SlotView, now: float, grace_s: float) -> Intent | None:

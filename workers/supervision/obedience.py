@@ -78,8 +78,10 @@ class Obedience:
         view = executor.view
         other = view.execution_id and command.execution_id and view.execution_id != command.execution_id
         inside = view.phase in (Phase.BUILDING, Phase.RESETTING) and view.ran == command.job_id
-        if other or not self._enforcement.stop_job(executor, command.job_id, inside=inside):
+        if other:
             log.warning("executor %s is not working on job %s: ignored", executor.name, command.job_id)
+        else:
+            self._enforcement.stop_job(executor, command.job_id, inside=inside)
 
 
 def _is_outdated(header: bytes, detail: str) -> bool:

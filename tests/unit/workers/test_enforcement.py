@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -62,19 +61,19 @@ def test_cancelling_concerns_only_the_build_of_that_variable() -> None:
 class Executor:
     """What enforcement knows of one."""
 
-    def __init__(self, seen: SlotView, *, shared: bool) -> None:
+    def __init__(self, seen: SlotView) -> None:
         self.name, self.pid, self.condemned, self.view = "host.1.1.abc", 1, False, seen
-        self.ledger = SimpleNamespace(shared=(1, shared))
         self.asked: list[tuple[Interrupt, str]] = []
 
     def interrupt(self, kind: Interrupt, target: str) -> None:
         self.asked.append((kind, target))
 
 
-def test_a_stop_for_a_job_that_waits_in_a_batch_is_given_once_it_runs() -> None:
-    executor: Any = Executor(view(Phase.RUNNING, "j0"), shared=True)
+@pytest.mark.parametrize("before", [view(Phase.RUNNING, "j0"), view(Phase.IDLE, "")])
+def test_a_stop_for_a_job_that_has_not_begun_is_given_once_it_runs(before: SlotView) -> None:
+    executor: Any = Executor(before)
     enforcement = Enforcement(kill_grace_s=5.0)
-    assert enforcement.stop_job(executor, "j1")
+    enforcement.stop_job(executor, "j1")
     enforcement.enforce([executor])
     assert executor.asked == []
     assert enforcement.waiting
@@ -83,6 +82,13 @@ def test_a_stop_for_a_job_that_waits_in_a_batch_is_given_once_it_runs() -> None:
     assert executor.asked == [(Interrupt.STOP_JOB, "j1")]
 
 
-def test_a_stop_for_a_job_that_nobody_holds_is_refused() -> None:
-    executor: Any = Executor(view(Phase.RUNNING, "j0"), shared=False)
-    assert not Enforcement(kill_grace_s=5.0).stop_job(executor, "j1")
+def test_a_stop_for_a_job_that_does_not_begin_is_given_up(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    executor: Any = Executor(view(Phase.RUNNING, "j0"))
+    enforcement = Enforcement(kill_grace_s=5.0)
+    enforcement.stop_job(executor, "j1")
+    monkeypatch.setattr("envq.workers.supervision.enforcement.time.monotonic", lambda: 1e12)
+    enforcement.enforce([executor])
+    assert not enforcement.waiting
+    assert "is not working on job j1" in caplog.text
