@@ -397,3 +397,9 @@ def test_an_executor_that_was_away_for_long_asks_before_it_goes_on(
     assert holder.batch.seized
     assert not holder.batch.still_ours(first)
     assert holder.batch.waiting == 0
+
+
+def test_what_a_wait_brought_from_some_queues_says_nothing_of_others(redis_client: Redis, holder: Holder) -> None:
+    (waiting,) = enqueue(redis_client, 1)
+    holder.batch.wait("other", 1, [], 0.01)
+    assert [each.job_id for each in holder.batch.take(["q", "other"], 1).jobs] == [waiting]

@@ -55,7 +55,7 @@ def test_job_that_ignores_the_request_is_stopped_by_force(
     running = jobs.enqueue("time.sleep", 1000)
     redis_client.rpush(supervised.acts(namespace), "run")
     start_process(supervised.command(redis_url, namespace, stand_in=True, kill_grace_s=0.3))
-    eventually(lambda: running.get_status() == "started")
+    eventually(lambda: redis_client.exists(supervised.at_work(namespace)) == 1)
     name = redis_client.zrange(Keys(namespace).executors, 0, -1)[0].decode()
     redis_client.publish(worker_commands(name), f'{{"command": "stop-job", "job_id": "{running.id}"}}')
     eventually(lambda: redis_client.lrange(Keys(namespace).settle, 0, -1) == [running.id.encode()])
@@ -67,7 +67,7 @@ def test_command_for_another_job_is_ignored(
 ) -> None:
     running = jobs.enqueue("time.sleep", 0.5)
     worker = start_process(supervised.command(redis_url, namespace))
-    eventually(lambda: running.get_status() == "started")
+    eventually(lambda: supervised.begun(worker, running))
     name = only_executor(redis_client, namespace)
     redis_client.publish(worker_commands(name), '{"command": "stop-job", "job_id": "another"}')
     eventually(lambda: "not working on job another" in worker.output)
@@ -102,7 +102,7 @@ def test_garbage_on_a_command_channel_is_survived(
     redis_client.publish(keys.env_channel, garbage)
     eventually(lambda: "ignored a message" in worker.output)
     running = jobs.enqueue("time.sleep", 1000)
-    eventually(lambda: running.get_status() == "started")
+    eventually(lambda: supervised.begun(worker, running))
     send_stop_job_command(redis_client, running.id)
     eventually(lambda: running.get_status() == "stopped", timeout=4.0)
 
@@ -118,7 +118,7 @@ def test_commands_work_again_after_the_pubsub_connection_was_cut(
         if client["db"] == str(keys.database):
             redis_client.client_kill_filter(_id=client["id"])
     running = jobs.enqueue("time.sleep", 1000)
-    eventually(lambda: running.get_status() == "started")
+    eventually(lambda: supervised.begun(worker, running))
     assert worker.running
 
     def told_again() -> bool:

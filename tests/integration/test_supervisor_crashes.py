@@ -99,7 +99,7 @@ def test_claims_that_were_waiting_go_back_uncounted_and_in_order(
     first, second, third = (jobs.enqueue("time.sleep", 0) for _ in range(3))
     redis_client.rpush(supervised.acts(namespace), "run")
     start_process(supervised.command(redis_url, namespace, stand_in=True, scheduler=False))
-    eventually(lambda: first.get_status() == "started")
+    eventually(lambda: redis_client.exists(supervised.at_work(namespace)) == 1)
     kill_executors(redis_client, namespace)
     eventually(lambda: ids_in(jobs) == [first.id, second.id, third.id])
     assert first.get_status() == "queued"
@@ -134,7 +134,7 @@ def test_death_in_a_build_inside_a_job_counts_for_that_job(
     redis_client.hset(Keys(namespace).declarations, "cartpole", "{}")
     redis_client.rpush(supervised.acts(namespace), "run-and-build cartpole")
     start_process(supervised.command(redis_url, namespace, stand_in=True, scheduler=False))
-    eventually(lambda: reader.get_status() == "started")
+    eventually(lambda: redis_client.exists(supervised.at_work(namespace)) == 1)
     kill_executors(redis_client, namespace)
     eventually(lambda: ids_in(jobs) == [reader.id, waiting.id])
     assert redis_client.hget(job(reader.id), "envq_crashes") == b"1"
@@ -177,7 +177,7 @@ def test_crash_while_the_server_does_not_answer_is_settled_when_it_does(
         crashed = rq.Queue(f"{namespace}:default", connection=client).enqueue("time.sleep", 0)
         client.rpush(supervised.acts(namespace), "run")
         worker = start_process(supervised.command(server.url(), namespace, stand_in=True, scheduler=False))
-        eventually(lambda: crashed.get_status() == "started")
+        eventually(lambda: client.exists(supervised.at_work(namespace)) == 1)
         server.pause()
         try:
             kill_executors(client, namespace, worker.pid)
@@ -219,7 +219,7 @@ def test_jobs_of_a_vanished_worker_are_taken_over(
     first, second = jobs.enqueue("time.sleep", 0), jobs.enqueue("time.sleep", 0)
     redis_client.rpush(supervised.acts(namespace), "run")
     lost = start_process(supervised.command(redis_url, namespace, stand_in=True, scheduler=False))
-    eventually(lambda: first.get_status() == "started")
+    eventually(lambda: redis_client.exists(supervised.at_work(namespace)) == 1)
     lost.kill()
     start_process(supervised.command(redis_url, namespace, scheduler=False))
     eventually(lambda: first.get_status() == "finished", timeout=30.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import redis
@@ -39,7 +40,7 @@ def test_running_job_is_finished_before_the_worker_stops(
     running = jobs.enqueue("time.sleep", 1)
     waiting = jobs.enqueue("time.sleep", 0)
     worker = start_process(supervised.command(redis_url, namespace))
-    eventually(lambda: running.get_status() == "started")
+    eventually(lambda: supervised.begun(worker, running))
     assert worker.stop() == 0
     assert running.get_status() == "finished"
     assert waiting.get_status() == "queued"
@@ -50,7 +51,7 @@ def test_second_signal_hands_the_running_job_back_uncounted(
 ) -> None:
     running, waiting = jobs.enqueue("time.sleep", 1000), jobs.enqueue("time.sleep", 0)
     worker = start_process(supervised.command(redis_url, namespace))
-    eventually(lambda: running.get_status() == "started")
+    eventually(lambda: supervised.begun(worker, running))
     worker.send(signal.SIGTERM)
     eventually(lambda: "finishing running jobs" in worker.output)
 
@@ -70,7 +71,7 @@ def test_grace_ends_a_job_that_does_not_finish_in_time(
 ) -> None:
     running = jobs.enqueue("time.sleep", 1000)
     worker = start_process(supervised.command(redis_url, namespace, grace_s=0.3))
-    eventually(lambda: running.get_status() == "started")
+    eventually(lambda: supervised.begun(worker, running))
     assert worker.stop(timeout=5.0) == 0
     assert running.get_status() == "queued"
 
@@ -142,12 +143,13 @@ def test_sighup_replaces_executors_one_after_the_other(
 
 
 def test_sighup_of_a_closed_terminal_lets_running_jobs_end_and_stops(
-    start_process: Start, redis_url: str, namespace: str, jobs: rq.Queue
+    start_process: Start, redis_url: str, namespace: str, jobs: rq.Queue, tmp_path: Path
 ) -> None:
-    running, waiting = jobs.enqueue("time.sleep", 1), jobs.enqueue("time.sleep", 0)
+    begun = tmp_path / "begun"
+    running, waiting = jobs.enqueue("os.system", f"touch {begun}; sleep 1"), jobs.enqueue("time.sleep", 0)
     on_terminal = [sys.executable, "-c", ON_TERMINAL, *supervised.command(redis_url, namespace)]
     worker = start_process(on_terminal)
-    eventually(lambda: running.get_status() == "started")
+    eventually(begun.exists)
     worker.send(signal.SIGHUP)
     assert worker.wait() == 0
     assert running.get_status() == "finished"
@@ -159,7 +161,7 @@ def test_sigusr1_makes_executors_show_where_they_are(
 ) -> None:
     running = jobs.enqueue("subprocess.run", ["sleep", "1"])
     worker = start_process(supervised.command(redis_url, namespace))
-    eventually(lambda: running.get_status() == "started")
+    eventually(lambda: supervised.begun(worker, running))
     eventually(lambda: len(worker.descendants()) == 3)
     worker.send(signal.SIGUSR1)
     eventually(lambda: "subprocess.py" in worker.output and "most recent call first" in worker.output)

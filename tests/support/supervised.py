@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import redis
+import rq
 
 from envq.settings import Settings
 from envq.store.executor_store import ExecutorStore
@@ -25,6 +26,7 @@ from envq.workers.ledger import Ledger
 from envq.workers.slot import Phase, Slot
 from envq.workers.supervision.supervisor import Supervisor
 from support.claiming import claim
+from support.processes import Process
 
 PR_SET_CHILD_SUBREAPER = 36
 TESTS = Path(__file__).parents[1]
@@ -51,9 +53,19 @@ def main() -> None:
     sys.exit(supervisor.run())
 
 
+def begun(worker: Process, job: rq.job.Job) -> bool:
+    """Whether its own code has: Redis tells of a job as started once it is claimed."""
+    return f"→ {job.description.partition('(')[0]} {job.id}" in worker.output
+
+
 def acts(namespace: str) -> str:
     """List: what the next stand-ins do, one entry each; an empty list: they are idle until they are stopped."""
     return f"{namespace}:acts"
+
+
+def at_work(namespace: str) -> str:
+    """String: the job that a stand-in hangs in, once its slot says so."""
+    return f"{namespace}:at_work"
 
 
 def stopped(namespace: str) -> str:
@@ -101,13 +113,16 @@ def _run(connection: redis.Redis, config: ExecutorConfig, slot: Slot, limit_s: s
     """Take jobs and hang in the first of them."""
     job_id = _claim(connection, config, slot)
     slot.write(Phase.RUNNING, job_id, "e1", _deadline(limit_s))
+    connection.set(at_work(config.worker.settings.namespace), job_id)
     _hang()
 
 
 def _run_and_build(connection: redis.Redis, config: ExecutorConfig, slot: Slot, name: str) -> None:
     """Take jobs and hang in a build inside the first of them."""
-    slot.write(Phase.RUNNING, _claim(connection, config, slot), "e1")
+    job_id = _claim(connection, config, slot)
+    slot.write(Phase.RUNNING, job_id, "e1")
     slot.write(Phase.BUILDING, name, "1")
+    connection.set(at_work(config.worker.settings.namespace), job_id)
     _hang()
 
 

@@ -60,7 +60,7 @@ class Batch:
         self._asked_at = 0.0  # by the wall clock, which goes on while the machine sleeps
         self._trip: _Trip | None = None  # its reply is not read yet
         self._ahead: ClaimReply | None = None  # a reply that was read before ``take`` asked for it
-        self._fresh = False  # and no job has run since it was sent
+        self._fresh: Sequence[str] = ()  # the queues it was asked of, if no job has run since
         self._waiting: deque[Claimed] = deque()
         self._unstored: list[_Unstored] = []
         self._slowly = False  # the last trip left something to RQ's code, which may have enqueued dependents since
@@ -91,8 +91,9 @@ class Batch:
     def take(self, queue_names: Sequence[str], wanted: int) -> ClaimReply:
         """Store what has ended and claim what comes next; raises what redis-py raises, and nothing is lost by it."""
         reply, self._ahead = self._ahead, None
-        late = not self._fresh and (reply is not None or self._trip is not None)  # so it was before the last jobs ran
-        self._fresh = False
+        # What it says was so before the last jobs ran, or of other queues.
+        late = [*self._fresh] != [*queue_names] and (reply is not None or self._trip is not None)
+        self._fresh = ()
         if reply is None:
             if self._trip is None:
                 self._send(queue_names, wanted)
@@ -125,7 +126,7 @@ class Batch:
         except redis.ResponseError:  # an ACL without CLIENT UNBLOCK: a closed connection ends the move as well
             self.forget_waiting()
             return
-        self._ahead, self._fresh = self._receive(), True
+        self._ahead, self._fresh = self._receive(), [queue_name]
 
     def forget_waiting(self) -> None:
         """After an error: the next claim brings what is still ours, as far as it wants it, and puts back the rest."""
