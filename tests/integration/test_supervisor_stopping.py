@@ -20,7 +20,8 @@ from envq.store.keys import job, queue
 Start = Callable[..., Process]
 
 ON_TERMINAL = """
-import os, pty, sys
+import os, pty, signal, sys
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whoever runs the tests may ignore it, as nohup does
 other_end, terminal = pty.openpty()
 os.set_inheritable(other_end, True)
 os.dup2(terminal, 0)
