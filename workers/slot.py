@@ -92,10 +92,8 @@ class Slot:
         self._inside = False
         self._job: tuple[str, str] = ("", "")
         self._work: tuple[str, str] = ("", "")
-        self._there: list[list[tuple[str, str]]] = [
-            [self._job, self._work],
-            [self._job, self._work],
-        ]  # in the two records
+        # What stands in each of the two records.
+        self._there: list[list[tuple[str, str]]] = [[self._job, self._work] for _ in range(2)]
         self._now = (Phase.STARTING, "", "")
 
     def __getstate__(self) -> dict[str, Any]:

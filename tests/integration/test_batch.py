@@ -403,3 +403,14 @@ def test_what_a_wait_brought_from_some_queues_says_nothing_of_others(redis_clien
     (waiting,) = enqueue(redis_client, 1)
     holder.batch.wait("other", 1, [], 0.01)
     assert [each.job_id for each in holder.batch.take(["q", "other"], 1).jobs] == [waiting]
+
+
+def test_what_ended_during_an_early_trip_is_stored_although_no_queue_is_open_any_more(
+    redis_client: Redis, holder: Holder
+) -> None:
+    ids = enqueue(redis_client, 1)
+    holder.batch.take(["q"], 1)
+    holder.batch.ask(["q"], 1)
+    assert all(map(holder.end, started(holder)))
+    assert holder.batch.take([], 1).jobs == []
+    assert statuses(redis_client, ids) == ["finished"]

@@ -60,7 +60,7 @@ class Batch:
         self._asked_at = 0.0  # by the wall clock, which goes on while the machine sleeps
         self._trip: _Trip | None = None  # its reply is not read yet
         self._ahead: ClaimReply | None = None  # a reply that was read before ``take`` asked for it
-        self._fresh: Sequence[str] = ()  # the queues it was asked of, if no job has run since
+        self._fresh: list[str] | None = None  # the queues it was asked of, if no job has run since
         self._waiting: deque[Claimed] = deque()
         self._unstored: list[_Unstored] = []
         self._slowly = False  # the last trip left something to RQ's code, which may have enqueued dependents since
@@ -92,8 +92,8 @@ class Batch:
         """Store what has ended and claim what comes next; raises what redis-py raises, and nothing is lost by it."""
         reply, self._ahead = self._ahead, None
         # What it says was so before the last jobs ran, or of other queues.
-        late = [*self._fresh] != [*queue_names] and (reply is not None or self._trip is not None)
-        self._fresh = ()
+        late = self._trip is not None or (reply is not None and self._fresh != [*queue_names])
+        self._fresh = None
         if reply is None:
             if self._trip is None:
                 self._send(queue_names, wanted)

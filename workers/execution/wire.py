@@ -27,11 +27,6 @@ class Wire:
         self._sent: Sequence[ScriptCall] = ()
         self._blocks = False  # a command that blocks was sent before them
 
-    def call(self, *calls: ScriptCall) -> list[Any]:
-        """Send and read the replies, one round trip; a ResponseError stands among them."""
-        self.send(*calls)
-        return self.receive()
-
     def send(self, *calls: ScriptCall, behind: tuple[Any, ...] | None = None) -> None:
         """
         Send, and let the server work meanwhile.

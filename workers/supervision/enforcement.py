@@ -97,16 +97,15 @@ class Enforcement:
         """An order waits for its job to begin."""
         return any(order.kill_at is None for orders in self._orders.values() for order in orders)
 
-    def _give(self, executor: ExecutorProcess, order: Order) -> bool:
+    def _give(self, executor: ExecutorProcess, order: Order) -> None:
         if not order.concerns(executor.view):
             if order.kind is not Interrupt.STOP_JOB:
-                return False
+                return
             # Redis knows of a claim before the executor does, and claimed jobs wait for those before them.
             order.kept_until = time.monotonic() + KEPT_S
         orders = self._orders.setdefault(executor.name, [])
         if (order.kind, order.target) not in {(known.kind, known.target) for known in orders}:
             orders.append(order)
-        return True
 
 
 def _stands(order: Order, executor: str, view: SlotView, now: float) -> bool:
