@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
-from ctypes import c_char
 from dataclasses import dataclass
 from multiprocessing.context import BaseContext
-from typing import Any, Final, cast
+from typing import Final
+
+from envq.workers.shared_memory import WORD, SharedMemory
 
 CAPACITY: Final = 512 * 1024  # bytes of ends in each of two areas
-_WORD: Final = 8
 # Words, each written at once: the executor's state, the supervisor's, then trip and jobs held, twice.
 _STATE, _SEIZED, _TRIPS = 0, 1, 2
-_ENDS: Final = (_TRIPS + 4) * _WORD
+_ENDS: Final = (_TRIPS + 4) * WORD
 _AREAS: Final = (_ENDS, _ENDS + CAPACITY)
 _SIZE: Final = _ENDS + 2 * CAPACITY
 _USED_BITS: Final = 20
@@ -37,37 +37,15 @@ class LedgerView:
     ends: list[bytes]
 
 
-class Ledger:
+class Ledger(SharedMemory):
     """One executor's ends; made by the supervisor, handed to the process at its start."""
 
     def __init__(self, context: BaseContext) -> None:
-        self._memory = context.RawArray(c_char, _SIZE)
-        self._view: memoryview | None = None
-        self._words: memoryview | None = None
+        super().__init__(context, _SIZE)
         self._begun = 0
         self._area = 0  # the one that is written now; the other one holds what is on its way, or nothing
         self._used = [0, 0]
         self.trip = 0
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_view": None, "_words": None}
-
-    @property
-    def _bytes(self) -> memoryview:
-        if self._view is None:
-            self._view = memoryview(cast(Any, self._memory)).cast("B")
-        return self._view
-
-    @property
-    def _word(self) -> memoryview:
-        if self._words is None:
-            self._words = self._bytes.cast("Q")
-        return self._words
-
-    def detach(self) -> None:
-        """In a copy of the executor: what it writes from now on is seen by nobody."""
-        self._view = memoryview(bytearray(_SIZE))
-        self._words = self._view.cast("Q")
 
     # -- the executor ------------------------------------------------------------------------------------
 

@@ -8,22 +8,22 @@ from __future__ import annotations
 
 import struct
 import time
-from ctypes import c_char
 from dataclasses import dataclass
 from enum import IntEnum
 from multiprocessing.context import BaseContext
-from typing import Any, Final, cast
+from typing import Final
+
+from envq.workers.shared_memory import WORD, SharedMemory
 
 _TEXT: Final = 300  # bytes of an id or a name
 _NUMBERS: Final = struct.Struct("@iddQ?")  # phase, since, deadline, jobs, inside a job
 _PAIR: Final = struct.Struct(f"=H{_TEXT}s H{_TEXT}s")
 _REQUEST: Final = struct.Struct(f"=i H{_TEXT}s")
-_WORD: Final = 8  # how many records were written, in one word, which neither a kill nor a slow reader tears
 _JOB: Final = _NUMBERS.size  # where in a record the job and its execution stand, then what is being built or reset
 _WORK: Final = _JOB + _PAIR.size
 _RECORD: Final = _WORK + _PAIR.size
-_REQUESTS: Final = _WORD + 2 * _RECORD
-SIZE: Final = -(-(_REQUESTS + _REQUEST.size) // _WORD) * _WORD
+_REQUESTS: Final = WORD + 2 * _RECORD
+_SIZE: Final = _REQUESTS + _REQUEST.size
 _TRIES: Final = 1000
 
 
@@ -80,13 +80,11 @@ class SlotView:
         return self.detail if self.job_id else ""
 
 
-class Slot:
+class Slot(SharedMemory):
     """One executor's record; made by the supervisor, handed to the process at its start."""
 
     def __init__(self, context: BaseContext) -> None:
-        self._memory = context.RawArray(c_char, SIZE)
-        self._view: memoryview | None = None
-        self._words: memoryview | None = None
+        super().__init__(context, _SIZE)
         self._written = 0
         self._jobs = 0
         self._inside = False
@@ -96,31 +94,9 @@ class Slot:
         self._there: list[list[tuple[str, str]]] = [[self._job, self._work] for _ in range(2)]
         self._now = (Phase.STARTING, "", "")
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_view": None, "_words": None}
-
-    @property
-    def _bytes(self) -> memoryview:
-        if self._view is None:
-            self._view = memoryview(cast(Any, self._memory)).cast("B")
-        return self._view
-
-    @property
-    def _word(self) -> memoryview:
-        if self._words is None:
-            self._words = self._bytes.cast("Q")
-        return self._words
-
-    def detach(self) -> None:
-        """In a copy of the executor: what it writes from now on is seen by nobody."""
-        self._view = memoryview(bytearray(SIZE))
-        self._words = self._view.cast("Q")
-
     def write(self, phase: Phase, subject: str = "", detail: str = "", deadline: float = 0.0) -> None:
         """Say what happens from now on (executor only). A job is begun once its execution is named."""
-        memory, word = self._view, self._words
-        if memory is None or word is None:
-            memory, word = self._bytes, self._word
+        memory = self._bytes
         self._now = (phase, subject, detail)
         if phase in _OF_JOBS:
             if detail or phase is not Phase.PREPARING:
@@ -131,7 +107,7 @@ class Slot:
             self._work = (subject, detail)
         # Two records take turns: the one that readers are told of is not touched.
         self._written = written = self._written + 1
-        start, there = _WORD + (written & 1) * _RECORD, self._there[written & 1]
+        start, there = WORD + (written & 1) * _RECORD, self._there[written & 1]
         if there[0] is not self._job:
             there[0] = self._job
             _put(memory, start + _JOB, there[0])
@@ -139,7 +115,7 @@ class Slot:
             there[1] = self._work
             _put(memory, start + _WORK, there[1])
         _NUMBERS.pack_into(memory, start, phase, time.monotonic(), deadline, self._jobs, self._inside)
-        word[0] = written
+        self._word[0] = written
 
     @property
     def now(self) -> tuple[Phase, str, str]:
@@ -166,7 +142,7 @@ class Slot:
         copy = bytes(_RECORD)
         for _ in range(_TRIES):
             written = self._word[0]
-            start = _WORD + (written & 1) * _RECORD
+            start = WORD + (written & 1) * _RECORD
             copy = bytes(self._bytes[start : start + _RECORD])
             if self._word[0] == written:
                 break
