@@ -33,7 +33,7 @@ def forget_executors(target: Target) -> list[str]:
 
     One with claims is left to the workers' reaper, which gives its jobs back first.
     """
-    silent = silent_executors(target.connection, target.keys, for_ms=EXECUTOR_TTL_S * 1000)
+    silent = silent_executors(target.connection, target.keys, past_ms=EXECUTOR_TTL_S * 1000)
     gone = [name for name in silent if not target.connection.exists(target.keys.claims(name))]
     for name in gone:
         target.executors.remove(name)

@@ -19,7 +19,6 @@ from envq.store.declarations import Snapshot
 from envq.store.executor_store import ExecutorView
 from envq.store.scripts import silent_executors
 
-LIVING_MS: Final = 15_000  # supervisors send a sign of life every 4 s
 REGISTRIES: Final = ("wip", "failed", "scheduled", "deferred", "finished")
 
 
@@ -74,7 +73,7 @@ def read(target: Target) -> Overview:
 
 def living(target: Target) -> list[ExecutorView]:
     """Executors that gave a sign of life of late."""
-    silent = set(silent_executors(target.connection, target.keys, for_ms=LIVING_MS))
+    silent = set(silent_executors(target.connection, target.keys))
     return [view for view in target.executors.all() if view.info.name not in silent]
 
 

@@ -26,6 +26,7 @@ def worker(
     max_idle_time: flags.MaxIdleTime = None,
     grace: flags.Grace = None,
     kill_grace: flags.KillGrace = 5.0,
+    lease: flags.LeaseSeconds = 30.0,
     wait_for_server: flags.WaitForServer = 0.0,
     path: flags.Paths = None,
     middleware: flags.Middleware = None,

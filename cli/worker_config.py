@@ -9,6 +9,7 @@ from typing import Any, Literal, cast
 from envq.cli.target import settings_of
 from envq.errors import ConfigurationError
 from envq.workers.config import WorkerConfig
+from envq.workers.lease import Lease
 
 
 def worker_config(context: Any) -> WorkerConfig:
@@ -26,6 +27,7 @@ def worker_config(context: Any) -> WorkerConfig:
         max_idle_s=flags["max_idle_time"],
         grace_s=flags["grace"],
         kill_grace_s=flags["kill_grace"],
+        lease=Lease(flags["lease"]),
         build_failure=cast(Literal["keep", "exit"], str(flags["build_failure"])),
         check_resets=flags["check_resets"],
         through_rq=flags["through_rq"],

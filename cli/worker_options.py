@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from envq.cli.options import LogLevel, flag
+from envq.workers.lease import LONGEST_LEASE_S, SHORTEST_LEASE_S
 
 
 class BuildFailure(StrEnum):
@@ -74,6 +75,16 @@ KillGrace = Annotated[
         "From asking a job to end (its timeout, a stop) to killing its process.",
         metavar="SECONDS",
         min=0,
+    ),
+]
+LeaseSeconds = Annotated[
+    float,
+    flag(
+        "--lease",
+        "Jobs of a worker that vanished run again within so long.",
+        metavar="SECONDS",
+        min=SHORTEST_LEASE_S,
+        max=LONGEST_LEASE_S,
     ),
 ]
 WaitForServer = Annotated[

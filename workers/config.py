@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from envq.settings import Settings
+from envq.workers.lease import Lease
 
 EXIT_OK: Final = 0
 EXIT_BUILD_FAILED: Final = 5
@@ -35,6 +36,7 @@ class WorkerConfig:
     max_idle_s: float | None = None
     grace_s: float | None = None  # a warm stop turns cold after so long; None: never
     kill_grace_s: float = 5.0  # between asking a job to end and killing its process
+    lease: Lease = field(default_factory=Lease)
     build_failure: Literal["keep", "exit"] = "keep"
     check_resets: bool = False
     through_rq: bool = False  # no batches: each job by itself, stored by RQ's own code

@@ -196,7 +196,8 @@ def assemble(config: ExecutorConfig, slot: Slot, ledger: Ledger, deadlines: Dead
     storing = Storing(connection, keys, config.name, rq_path)
     label = JobLabel(config.number)
     claims, wire = Claims(connection, keys, config.name), Wire(connection)
-    batch = Batch(wire, Exchange(keys, config.name), ledger, claims)
+    exchange = Exchange(keys, config.name, silence_s=worker.lease.silence_s)
+    batch = Batch(wire, exchange, ledger, claims, worker.lease.trust_s)
     services = Services(
         config.name, runtime, rq_path, storing, batch, deadlines, loop, threads, slot, worker.through_rq
     )

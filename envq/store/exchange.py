@@ -22,6 +22,7 @@ from envq.store.scripts import EVENTS_KEPT, digest, source
 
 BATCH: Final = 64  # jobs
 BATCH_BYTES: Final = 256 * 1024  # of payloads, or of ends that are not stored
+USUAL_SILENCE_S: Final = 18.0  # of an executor whose worker says nothing else
 
 _PREFIXES: Final = (rq.JOB_PREFIX, rq.QUEUE_PREFIX, rq.WIP_PREFIX, rq.EXECUTIONS_PREFIX, rq.EXECUTION_PREFIX)
 _FINISH_PREFIXES: Final = (
@@ -125,8 +126,10 @@ _pack: Callable[[Any], bytes] = msgpack.Packer(use_bin_type=False).pack  # pyrig
 class Exchange:
     """The calls of one executor; what never changes is made once."""
 
-    def __init__(self, keys: Keys, executor: str) -> None:
+    def __init__(self, keys: Keys, executor: str, *, silence_s: float = USUAL_SILENCE_S) -> None:
+        """``silence_s``: so long after a claim, without a sign of life, the executor is dead."""
         self._executor = executor
+        self._silence_ms = round(silence_s * 1000)
         self.claims_key = keys.claims(executor)
         worker, executions = rq.worker(executor), rq.worker_executions(executor)
         self._finish_keys = (self.claims_key, worker, executions, keys.events, keys.settle)
@@ -164,8 +167,8 @@ class Exchange:
         """
         keys = [*self._claim_keys, *map(rq.queue, queue_names)]
         arguments = [
-            self._executor, trip, wanted, BATCH_BYTES, secrets.token_hex(12), *self._told, *_PREFIXES, len(held), *held,
-            *ended,
+            self._executor, trip, wanted, BATCH_BYTES, secrets.token_hex(12), *self._told, *_PREFIXES, self._silence_ms,
+            len(held), *held, *ended,
         ]  # fmt: skip
         return ScriptCall("claim", keys, arguments)
 

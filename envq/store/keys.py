@@ -105,7 +105,7 @@ class Keys:
 
     @property
     def executors(self) -> str:
-        """Sorted set executor → server time in ms of its last sign of life; the reaper's list; no TTL."""
+        """Sorted set executor → server time in ms at which, without another sign of life, it is dead; no TTL."""
         return self._key("executors")
 
     def executor(self, name: str) -> str:

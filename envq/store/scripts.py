@@ -132,6 +132,7 @@ class Beat:
     execution_id: str
     now_text: str
     now: float
+    silence_ms: int  # it may be silent for so long before it is taken for dead
 
 
 def beat(connection: Redis, keys: Keys, beats: Sequence[Beat]) -> list[bool]:
@@ -148,15 +149,33 @@ def beat(connection: Redis, keys: Keys, beats: Sequence[Beat]) -> list[bool]:
                 rq.execution(sign.job_id, sign.execution_id),
                 rq.job(sign.job_id),
             ],
-            args=[sign.executor, sign.now_text, sign.now, EXECUTOR_TTL_S, WORKER_TTL_S, EXECUTION_TTL_S],
+            args=[
+                sign.executor,
+                sign.now_text,
+                sign.now,
+                EXECUTOR_TTL_S,
+                WORKER_TTL_S,
+                EXECUTION_TTL_S,
+                sign.silence_ms,
+            ],
             client=pipeline,
         )
     return [bool(reply) for reply in pipeline.execute()]
 
 
-def silent_executors(connection: Redis, keys: Keys, *, for_ms: int) -> list[str]:
-    """Executors whose last sign of life is older than that, by the server's clock."""
-    names: list[bytes] = _script(connection, "silent")(keys=[keys.executors], args=[for_ms])
+def silent_executors(
+    connection: Redis, keys: Keys, *, contact_ms: int = 2**53, usually_ms: int = 0, past_ms: int = 0
+) -> list[str]:
+    """
+    Executors that are to be taken for dead, by the server's clock.
+
+    Args:
+        contact_ms: how long the asker has been in contact; who may be silent for longer than that is left out
+        usually_ms: how long one may be silent that has not said so
+        past_ms: their time has been over for so long
+    """
+    args = [past_ms, contact_ms, usually_ms, rq.worker("")]
+    names: list[bytes] = _script(connection, "silent")(keys=[keys.executors], args=args)
     return [name.decode() for name in names]
 
 

@@ -212,17 +212,16 @@ def zombies_under(pid: int) -> list[int]:
     ]
 
 
-@pytest.mark.chaos
 def test_jobs_of_a_vanished_worker_are_taken_over(
     start_process: Start, redis_url: str, namespace: str, redis_client: redis.Redis, jobs: rq.Queue
 ) -> None:
     first, second = jobs.enqueue("time.sleep", 0), jobs.enqueue("time.sleep", 0)
     redis_client.rpush(supervised.acts(namespace), "run")
-    lost = start_process(supervised.command(redis_url, namespace, stand_in=True, scheduler=False))
+    lost = start_process(supervised.command(redis_url, namespace, stand_in=True, scheduler=False, lease=2))
     eventually(lambda: redis_client.exists(supervised.at_work(namespace)) == 1)
     lost.kill()
-    start_process(supervised.command(redis_url, namespace, scheduler=False))
-    eventually(lambda: first.get_status() == "finished", timeout=30.0)
+    start_process(supervised.command(redis_url, namespace, scheduler=False, lease=2))
+    eventually(lambda: first.get_status() == "finished")
     eventually(lambda: second.get_status() == "finished")
     assert redis_client.hget(job(first.id), "envq_crashes") in (None, b"1")
     eventually(lambda: redis_client.zcard(Keys(namespace).executors) == 1)

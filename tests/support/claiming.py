@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from redis import Redis
 
-from envq.store.exchange import Claimed, ClaimReply, Exchange, Success, read_claim
+from envq.store.exchange import USUAL_SILENCE_S, Claimed, ClaimReply, Exchange, Success, read_claim
 from envq.store.keys import Keys
 
 
@@ -20,9 +20,10 @@ def claim(
     wanted: int = 1,
     held: Sequence[str] = (),
     trip: int = 1,
+    silence_s: float = USUAL_SILENCE_S,
 ) -> ClaimReply:
     """Claim with these ids already held."""
-    call = Exchange(keys, executor).claim(queues, wanted, trip=trip, held=held)
+    call = Exchange(keys, executor, silence_s=silence_s).claim(queues, wanted, trip=trip, held=held)
     return read_claim(call.run(client))
 
 

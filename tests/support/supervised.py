@@ -22,6 +22,7 @@ from envq.store.executor_store import ExecutorStore
 from envq.store.keys import Keys
 from envq.workers import logs
 from envq.workers.config import ExecutorConfig, WorkerConfig
+from envq.workers.lease import Lease
 from envq.workers.ledger import Ledger
 from envq.workers.slot import Phase, Slot
 from envq.workers.supervision.supervisor import Supervisor
@@ -48,7 +49,10 @@ def main() -> None:
     if given["adopt_orphans"]:
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
     settings = Settings(url=given["url"], namespace=given["namespace"])
-    config = WorkerConfig(settings, log_level="DEBUG", **given["options"])
+    options = given["options"]
+    if "lease" in options:
+        options["lease"] = Lease(options["lease"])
+    config = WorkerConfig(settings, log_level="DEBUG", **options)
     supervisor = Supervisor(config, run_stand_in) if given["stand_in"] else Supervisor(config)
     sys.exit(supervisor.run())
 
@@ -103,8 +107,9 @@ def _hang() -> None:
 
 def _claim(connection: redis.Redis, config: ExecutorConfig, slot: Slot) -> str:
     """Take up to three jobs; the first is about to start."""
-    names = [Keys(config.worker.settings.namespace).queue_name(name) for name in config.worker.queues]
-    [claimed, *_] = claim(connection, Keys(config.worker.settings.namespace), config.name, names, wanted=3).jobs
+    keys, silence_s = Keys(config.worker.settings.namespace), config.worker.lease.silence_s
+    names = [keys.queue_name(name) for name in config.worker.queues]
+    [claimed, *_] = claim(connection, keys, config.name, names, wanted=3, silence_s=silence_s).jobs
     slot.write(Phase.PREPARING, claimed.job_id)
     return claimed.job_id
 

@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, cast
 
 import redis
 
@@ -22,8 +22,6 @@ from envq.workers.execution.claims import Claims, Readable
 from envq.workers.execution.pace import SHORT_S
 from envq.workers.execution.wire import Wire
 from envq.workers.ledger import Ledger
-
-TRUST_S: Final = 10.0  # after so long, asleep or stopped, others may have taken us for dead: reaper.SILENT_S is more
 
 log = logging.getLogger("envq.worker")
 
@@ -51,11 +49,13 @@ class _Trip:
 class Batch:
     """The claims of one executor, as it knows them."""
 
-    def __init__(self, wire: Wire, exchange: Exchange, ledger: Ledger, claims: Claims) -> None:
+    def __init__(self, wire: Wire, exchange: Exchange, ledger: Ledger, claims: Claims, trust_s: float) -> None:
+        """``trust_s``: after so long, asleep or stopped, others may have taken us for dead."""
         self._wire = wire
         self._exchange = exchange
         self._ledger = ledger
         self._claims = claims
+        self._trust_s = trust_s
         self._number = 0
         self._asked_at = 0.0  # by the wall clock, which goes on while the machine sleeps
         self._trip: _Trip | None = None  # its reply is not read yet
@@ -86,7 +86,7 @@ class Batch:
     @property
     def seized(self) -> bool:
         """What waits may have been given to others: ask before the next begins. Read after the slot names that job."""
-        return self._ledger.seized or time.time() - self._asked_at > TRUST_S
+        return self._ledger.seized or time.time() - self._asked_at > self._trust_s
 
     def take(self, queue_names: Sequence[str], wanted: int) -> ClaimReply:
         """Store what has ended and claim what comes next; raises what redis-py raises, and nothing is lost by it."""

@@ -11,11 +11,11 @@ from typing import Any, Final, cast
 from redis import Redis, RedisError
 
 from envq.store.connection import connection_options, explain, safe_url, worker_client
+from envq.workers.lease import Lease
 from envq.workers.supervision.backoff import Backoff
 
 ANSWER_WITHIN_S: Final = 3.0  # a server that is silent for longer must not hold up signals and time limits
 LONGEST_PAUSE_S: Final = 5.0
-CONTACT_GAP_S: Final = 10.0  # more than two heartbeats: contact was interrupted, whoever's fault it was
 
 log = logging.getLogger("envq.worker")
 
@@ -23,14 +23,16 @@ log = logging.getLogger("envq.worker")
 class Link:
     """A client, and what is known of the contact with its server."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, lease: Lease) -> None:
         self.client: Redis = worker_client(url)
         options = connection_options(self.client)
-        options["socket_timeout"] = options.get("socket_timeout") or ANSWER_WITHIN_S
-        options["socket_connect_timeout"] = ANSWER_WITHIN_S
+        patience_s = lease.at_most(ANSWER_WITHIN_S)
+        options["socket_timeout"] = options.get("socket_timeout") or patience_s
+        options["socket_connect_timeout"] = patience_s
         self.up = False
         self._url = url
-        self._backoff = Backoff(0.1, LONGEST_PAUSE_S)
+        self._backoff = Backoff(0.1, lease.at_most(LONGEST_PAUSE_S))
+        self._gap_s = lease.gap_s  # contact was interrupted, whoever's fault it was
         self._retry_at = 0.0
         self._complained = False
         # By the wall clock: it also shows that the machine was asleep, and any jump only makes us wait.
@@ -66,7 +68,7 @@ class Link:
     def answered(self) -> None:
         """The server was heard just now."""
         now = time.time()
-        if not 0 <= now - self._last_contact <= CONTACT_GAP_S:
+        if not 0 <= now - self._last_contact <= self._gap_s:
             self._contact_since = now
         self._last_contact = now
 

@@ -6,17 +6,14 @@ import logging
 import random
 import time
 from collections.abc import Collection
-from typing import Final
 
 from redis import Redis
 
 from envq.store.keys import Keys
 from envq.store.scripts import silent_executors
+from envq.workers.lease import Lease
 from envq.workers.supervision.settlement import Settlement
 from envq.workers.supervision.verdict import UNKNOWN, Verdict
-
-SILENT_S: Final = 15.0  # nearly four heartbeats
-EVERY_S: Final = 5.0
 
 log = logging.getLogger("envq.worker")
 
@@ -24,9 +21,10 @@ log = logging.getLogger("envq.worker")
 class Reaper:
     """Looks for silent executors now and then."""
 
-    def __init__(self, keys: Keys) -> None:
+    def __init__(self, keys: Keys, lease: Lease) -> None:
+        self.due_at = 0.0  # by the monotonic clock
         self._keys = keys
-        self._due_at = 0.0
+        self._lease = lease
 
     def look(self, connection: Redis, ours: Collection[str], contact_s: float) -> list[Settlement]:
         """
@@ -37,16 +35,21 @@ class Reaper:
                 dead; the living have given a sign before we may judge.
         """
         now = time.monotonic()
-        if now < self._due_at or contact_s < SILENT_S:
+        if now < self.due_at:
             return []
         # Workers that started together need not all look at the same moment.
-        self._due_at = now + EVERY_S * random.uniform(0.8, 1.2)
-        silent = silent_executors(connection, self._keys, for_ms=round(SILENT_S * 1000))
+        self.due_at = now + self._lease.look_s * random.uniform(0.8, 1.2)
+        silent = silent_executors(
+            connection,
+            self._keys,
+            contact_ms=round(contact_s * 1000),
+            usually_ms=round(self._lease.silence_s * 1000),
+        )
         return [_vanished(name) for name in silent if name not in ours]
 
 
 def _vanished(name: str) -> Settlement:
-    text = f"executor {name} gave no sign of life for {SILENT_S:g} s: its host is gone or cannot reach Redis"
+    text = f"executor {name} gave no sign of life in time: its host is gone or cannot reach Redis"
     log.warning("%s", text)
     # Nobody can know what ran: the job's own record decides.
     return Settlement(name, Verdict(UNKNOWN, "crash", text), died=text)

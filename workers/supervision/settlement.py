@@ -88,8 +88,8 @@ class Settlements:
         """Leave to the reapers of other workers what is to be looked at later than this one lives."""
         if self._again:
             seconds, microseconds = connection.time()
-            now = seconds * 1000 + microseconds // 1000
-            connection.zadd(self._keys.executors, {name: now for _, name in self._again})
+            then = seconds * 1000 + microseconds // 1000 + round(LOOK_AGAIN_S * 1000)
+            connection.zadd(self._keys.executors, {name: then for _, name in self._again})
             self._again.clear()
 
 

@@ -48,7 +48,7 @@ class Supervisor:
 
     def __init__(self, config: WorkerConfig, target: Target = run_executor) -> None:
         self._config = config
-        self._link = Link(config.settings.url)
+        self._link = Link(config.settings.url, config.lease)
         self._keys = Keys(config.settings.namespace, database_number(self._link.client))
         self._selector = selectors.DefaultSelector()
         self._signals = SignalInbox()
@@ -63,9 +63,9 @@ class Supervisor:
             on_message=self._obedience.take,
             on_subscribed=self._obedience.look_at_declarations,
         )
-        self._heartbeat = Heartbeat(self._keys)
+        self._heartbeat = Heartbeat(self._keys, config.lease)
         self._settlements = Settlements(self._keys)
-        self._reaper = Reaper(self._keys)
+        self._reaper = Reaper(self._keys, config.lease)
         self._relief = Relief(self._keys)
         self._stopping = Stopping(config.grace_s, hangup_stops=hangup_stops())
         self._finished_at: float | None = None
@@ -113,7 +113,8 @@ class Supervisor:
         start_at = self._crew.next_start if self._link.up and self._scheduler.round_done else None
         cold_at = None if self._stopping.cold else self._stopping.cold_at
         look_at = self._relief.next_look(self._crew) if self._link.up else None
-        moments = [start_at, self._link.retry_at, self._subscription.retry_at, cold_at, kill_at, look_at]
+        talk_at = min(self._heartbeat.due_at, self._reaper.due_at) if self._link.up else None
+        moments = [start_at, self._link.retry_at, self._subscription.retry_at, cold_at, kill_at, look_at, talk_at]
         now = time.monotonic()
         return max(0.0, min([longest, *(moment - now for moment in moments if moment is not None)]))
 

@@ -2,13 +2,14 @@
 -- what must be settled, then the queues in order. Ids are moved, never popped and written.
 -- KEYS: claims, generation, suspended, settle, executors, worker, worker executions, events, queues, queue...
 -- ARGV: executor, trip, jobs wanted, bytes wanted, execution id prefix, events channel, event cap, job prefix,
---       queue prefix, wip prefix, executions prefix, execution prefix, how many of the ids held are asked about, ids held...
+--       queue prefix, wip prefix, executions prefix, execution prefix, how long the executor may be silent (ms),
+--       how many of the ids held are asked about, ids held...
 -- Returns {generation, suspended, {ids asked about that are not claimed any more}, {id, execution id, hash}...}
 local claims, settle, worker, worker_executions, queues = KEYS[1], KEYS[4], KEYS[6], KEYS[7], KEYS[9]
 local executor, bytes_wanted = ARGV[1], tonumber(ARGV[4])
 local job_prefix, queue_prefix, wip_prefix, executions_prefix, execution_prefix =
   ARGV[8], ARGV[9], ARGV[10], ARGV[11], ARGV[12]
-local FIRST_QUEUE, FIRST_HELD = 10, 14
+local FIRST_QUEUE, ASKED, FIRST_HELD = 10, 14, 15
 
 --@include front
 
@@ -20,7 +21,7 @@ local suspended = redis.call('EXISTS', KEYS[3])
 local wanted = suspended == 1 and 0 or tonumber(ARGV[3])
 
 local time = redis.call('TIME')
-redis.call('ZADD', KEYS[5], time[1] * 1000 + math.floor(time[2] / 1000), executor)
+redis.call('ZADD', KEYS[5], time[1] * 1000 + math.floor(time[2] / 1000) + tonumber(ARGV[13]), executor)
 
 -- The server's clock: this script may have been sent behind a move that blocked for a while.
 -- From days to a date: Howard Hinnant's civil_from_days.
@@ -47,7 +48,7 @@ local standing, held, gone = {}, {}, {}
 for _, id in ipairs(listed) do
   standing[id] = true
 end
-local last_asked = FIRST_HELD + tonumber(ARGV[13]) - 1
+local last_asked = FIRST_HELD + tonumber(ARGV[ASKED]) - 1
 for i = FIRST_HELD, #ARGV do
   held[ARGV[i]] = standing[ARGV[i]]  -- one that has just been stored may be there again, to run again
   if i <= last_asked and not standing[ARGV[i]] then
@@ -203,7 +204,7 @@ if #composites > 0 then
   redis.call('SADD', worker_executions, unpack(composites))
 end
 if redis.call('EXISTS', worker) == 1 then
-  redis.call('HSET', worker, 'state', #found + tonumber(ARGV[13]) > 0 and 'busy' or 'idle', 'envq_trip', ARGV[2])
+  redis.call('HSET', worker, 'state', #found + tonumber(ARGV[ASKED]) > 0 and 'busy' or 'idle', 'envq_trip', ARGV[2])
 end
 if #told > 0 then
   local text = '{"kind":"job.started","at":"' .. now_text .. '","worker":' .. json(executor) .. ','
