@@ -21,7 +21,7 @@ from envq.code.digest import fingerprint
 from envq.driver.client import Client, swap_default
 from envq.environment import bind, env
 from envq.runtime import Recipe, Runtime, TimeLimit
-from envq.store import events
+from envq.store import events, scripts
 from envq.store import keys as rq
 from envq.store.code_store import CodeStore
 from envq.store.connection import database_number, worker_client
@@ -80,10 +80,16 @@ class Parts:
     def birth(self) -> None:
         """Register with RQ's tools and ours, then build what is declared."""
         self.rq.register_birth()
+        self._give_sign_of_life()
         self.reporter.publish("building")
         snapshot, recipes, _ = self.catch_up.pending()
         self.adopt(snapshot, recipes)
         self._emit(EventKind.EXECUTOR_STARTED)
+
+    def _give_sign_of_life(self) -> None:
+        # The mark of a build counts as a death where its executor is not among the living.
+        now = utc_now()
+        scripts.beat(self.connection, self.keys, [scripts.Beat(self.info.name, "", "", iso(now), now.timestamp())])
 
     def register_again(self) -> None:
         """The records were flushed or have expired while we lived."""

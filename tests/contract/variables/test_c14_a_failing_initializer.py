@@ -11,6 +11,7 @@ import pytest
 from support.cli import envq as command
 from support.deployment import Deployment
 from support.diary import Diary
+from support.gate import Gate
 from support.jobs import enqueue, run
 from support.waiting import eventually
 from support.workers import WorkerProcess
@@ -170,6 +171,24 @@ def test_a_build_that_kills_its_process_is_quarantined_after_three_deaths(
         envq.JobFailed, match=r"(?s)'poison' \(version 1\) is quarantined: its build killed 3 processes"
     ):
         run(lambda: env.poison)
+
+
+def test_builds_that_begin_together_are_not_taken_for_deaths(
+    client: Client, worker: StartWorker, states: States
+) -> None:
+    gate = Gate(client.settings.url)
+    wait = gate.wait
+
+    def make() -> str:
+        wait()
+        return "built"
+
+    env.model = envq.EnvironmentVariable(make, lambda value: value)
+    worker("-w", "5", executors=5)
+    eventually(lambda: len(client.connection.hkeys(client.keys.tries("model", 1))) == 5)
+    for _ in range(5):
+        gate.open()
+    envq.wait_ready("model", workers=5, timeout=20)
 
 
 @pytest.mark.parametrize("way", ["rebuild on request", "removed and declared again", "other code", "both"])
