@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, Final, cast
 
+import redis
 from redis.client import Pipeline
 from rq.job import JobStatus, Retry
 from rq.queue import EnqueueData
 
-from envq.clock import utc_now
+from envq.clock import iso, utc_now
 from envq.code.payload import Blob
 from envq.code.serializer import serializer as envq_serializer
 from envq.driver.client import Client
@@ -22,6 +24,7 @@ from envq.jobs.inline_job import keep_scheduled, run_inline
 from envq.jobs.job import Job
 from envq.jobs.late_queue import LateQueue
 from envq.jobs.time_limit import limit_seconds, whole_seconds
+from envq.store.driver_client import InDoubt, sent_once
 from envq.store.keys import QUEUES
 
 BULK: Final = 500  # jobs a round trip, or less
@@ -139,6 +142,8 @@ class Queue(LateQueue):
         client = self.client
         if client.jobs_here is not None:
             return run_inline(job, client.inline, client.jobs_here)
+        if pipeline is None and self.is_async and getattr(job, "on_crash", "") == "fail":
+            return self._enqueue_once(job, partial(super().enqueue_job, job, at_front=at_front, unique=unique))
         return cast(Job[Any], super().enqueue_job(job, pipeline=pipeline, at_front=at_front, unique=unique))
 
     def enqueue_many(
@@ -182,6 +187,22 @@ class Queue(LateQueue):
         """Run a job in this process (is_async=False); its variables are reset once its result is stored."""
         with self.client.inline.job(job.id):
             return cast(Job[Any], super().run_job(job))
+
+    def _enqueue_once(self, job: Job[Any], enqueue: Callable[[], Any]) -> Job[Any]:
+        """RQ writes the record anew with each repetition; a job that may have run by then would run twice."""
+        status = cast(Any, job)._status
+        for last_try in (False, False, True):
+            try:
+                with sent_once():
+                    return cast(Job[Any], enqueue())
+            except InDoubt as error:
+                created_at = cast(bytes | None, cast(Any, self.connection).hget(job.key, "created_at"))
+                if created_at == iso(cast(datetime, job.created_at)).encode():
+                    return job
+                if last_try:
+                    raise redis.ConnectionError(str(error)) from error
+                cast(Any, job)._status = status
+        raise AssertionError
 
     def _is_simple(self, options: dict[str, Any]) -> bool:
         """Whether it takes no more than to write the record and push the id."""

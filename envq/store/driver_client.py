@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from typing import Any, Final, cast
 from weakref import WeakSet
 
 import redis
+from redis.client import Pipeline
 
 try:
     import hiredis
@@ -161,6 +164,35 @@ class _Waiter:
         self.connection: Any = None
 
 
+class InDoubt(redis.RedisError):
+    """A connection was lost in a transaction: whether it was committed is to be asked. No ConnectionError, or redis-py
+    would send it again."""
+
+
+@contextmanager
+def sent_once() -> Generator[None]:
+    """Transactions of a DriverClient that begin in here, in this thread, are not repeated; they raise InDoubt."""
+    token = _SENT_ONCE.set(True)
+    try:
+        yield
+    finally:
+        _SENT_ONCE.reset(token)
+
+
+_SENT_ONCE: ContextVar[bool] = ContextVar("_SENT_ONCE", default=False)
+
+
+class _Once(Pipeline):
+    """Raises InDoubt where redis-py would send it again, or have it begun anew as if nothing had been sent."""
+
+    def _execute_transaction(self, connection: Any, commands: Any, raise_on_error: bool) -> Any:
+        try:
+            return cast(Any, super())._execute_transaction(connection, commands, raise_on_error)
+        except _LOST as error:
+            connection.disconnect()
+            raise InDoubt(str(error)) from error
+
+
 class DriverClient(redis.Redis):
     """Runs scripts without what redis-py puts around each command; all else as redis-py does."""
 
@@ -185,6 +217,12 @@ class DriverClient(redis.Redis):
         finally:
             pool.release(connection, settled=settled)
         return cast(Any, super()).execute_command(*args, **options)
+
+    def pipeline(self, transaction: bool = True, shard_hint: str | None = None) -> Pipeline:
+        """As redis-py's, but for what is to be sent once."""
+        if not _SENT_ONCE.get():
+            return super().pipeline(transaction, shard_hint)
+        return _Once(self.connection_pool, self.response_callbacks, transaction, shard_hint)
 
 
 def _packed(connection: Any, command: tuple[Any, ...]) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import redis
+from support.proxy import CUTS, CuttingProxy
 from support.servers import Server
 from support.waiting import eventually
 
@@ -176,6 +177,29 @@ def test_a_connection_that_the_server_closed_is_made_again_without_a_second_job(
     queue.enqueue(work)
     assert queue.count == 1
     client.close()
+
+
+@pytest.mark.parametrize("where", CUTS)
+@pytest.mark.parametrize("parent", ["none", "finished", "waiting"])
+def test_a_job_that_must_not_run_twice_is_enqueued_once_whatever_became_of_the_reply(
+    own_server: Callable[..., Server], where: str, parent: str
+) -> None:
+    server = own_server()
+    proxy = CuttingProxy(server.port)
+    client = Client(f"redis://127.0.0.1:{proxy.port}/0")
+    queue = envq.Queue(client=client)
+    depends_on = None if parent == "none" else queue.enqueue(work, job_id="parent")
+    with server.client() as admin:
+        if parent == "finished":
+            admin.hset("rq:job:parent", "status", "finished")
+        admin.delete(DEFAULT)
+        proxy.cut(b"mine", where, times=1)
+        job = queue.enqueue_call(work, job_id="mine", on_crash="fail", depends_on=depends_on)
+        assert proxy.left == 0
+        assert admin.lrange(DEFAULT, 0, -1) == ([] if parent == "waiting" else [b"mine"])
+        assert admin.hget("rq:job:mine", "status") == job.get_status(refresh=False).value.encode()
+    client.close()
+    proxy.close()
 
 
 def test_jobs_go_on_when_the_server_forgot_its_scripts(own_server: Callable[..., Server]) -> None:
