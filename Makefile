@@ -5,6 +5,7 @@
 #   make test     every ring of tests, on every server that is installed
 #   make check    format, lint, types, import contracts
 #   make compat   RQ's own tests, with envq's classes in place of RQ's
+#   make chaos    20,000 jobs in a storm of kills, restarts and cuts; about 10 minutes (SEED=, JOBS=)
 #   make bench    every figure of docs/performance.md, beside other queues
 #   make clean    remove everything that these made
 
@@ -18,7 +19,7 @@ PYTEST := $(BIN)/pytest --numprocesses auto --dist worksteal
 # Where it matters which server answers.
 SERVER_RINGS := tests/integration
 
-.PHONY: demo test check compat bench clean
+.PHONY: demo test check compat chaos bench clean
 
 demo: $(VENV)/.demo
 	$(BIN)/envq demo
@@ -40,6 +41,12 @@ check: $(VENV)/.dev
 # What must not pass, and why, is in tests/compat/expected.toml.
 compat: $(VENV)/.dev
 	$(BIN)/python tests/compat/run_rq_suite.py
+
+# The same seed makes the same plan; PUBLISH=1 writes the figures into docs/guarantees.md.
+chaos: SEED ?= 1
+chaos: JOBS ?= 20000
+chaos: $(VENV)/.dev
+	PYTHONPATH=tests $(BIN)/python -m chaos.storm.run --seed $(SEED) --jobs $(JOBS) $(if $(PUBLISH),--publish)
 
 # Each queue is measured in an environment of its own, envq as this checkout has it.
 bench: export PEERS_VENVS ?= $(CURDIR)/build/peers

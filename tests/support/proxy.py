@@ -24,6 +24,7 @@ class CuttingProxy:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._lock = threading.Lock()
         self._mark, self._where, self._left = b"", "", 0
+        self.cuts = 0  # that were made
         self._closed = False
         self._threads = [threading.Thread(target=self._accept, daemon=True)]
         self._threads[0].start()
@@ -82,6 +83,7 @@ class CuttingProxy:
             if self._left <= 0 or self._mark not in data:
                 return ""
             self._left -= 1
+            self.cuts += 1
             return self._where
 
     def _cut(self, near: socket.socket, far: socket.socket, data: bytes, where: str) -> None:

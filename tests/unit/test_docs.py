@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 API = (ROOT / "docs" / "api.md").read_text()
 CLI = (ROOT / "docs" / "cli.md").read_text()
+GUARANTEES = (ROOT / "docs" / "guarantees.md").read_text()
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
 
 
@@ -188,3 +190,9 @@ def test_links_to_headings_lead_to_one(page: str) -> None:
         headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
         slugs = [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings]
         assert anchor in slugs, f"{target}#{anchor}"
+
+
+def test_the_chaos_run_on_the_page_is_the_one_that_is_kept() -> None:
+    numbers = json.loads((ROOT / "tests" / "chaos" / "results" / "storm.json").read_text())
+    for name, value in numbers.items():
+        assert f"| {name} | {value} |" in section(GUARANTEES, "## The chaos run")
