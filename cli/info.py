@@ -14,7 +14,7 @@ from envq.store.connection import safe_url
 from envq.store.executor_store import ExecutorView
 
 QUEUE_HEADERS = ("QUEUE", "QUEUED", "STARTED", "FAILED", "SCHEDULED", "DEFERRED", "FINISHED")
-EXECUTOR_HEADERS = ("EXECUTOR", "HOST", "PID", "STATE", "QUEUES", "VARIABLES", "JOB", "SINCE")
+EXECUTOR_HEADERS = ("EXECUTOR", "HOST", "PID", "STATE", "MEMORY", "QUEUES", "VARIABLES", "JOB", "SINCE")
 
 
 def show(url: str | None, namespace: str | None, *, as_json: bool) -> int:
@@ -58,6 +58,7 @@ def executor_row(view: ExecutorView, overview: Overview) -> tuple[str, ...]:
         view.info.host,
         str(view.info.pid),
         view.state,
+        f"{view.memory.baseline_mib:.0f} MiB {view.memory.grown_mib:+.0f}",
         ", ".join(view.info.queues),
         variables,
         f"{job.description} {job.id}" if job else "",
@@ -83,6 +84,7 @@ def _executor_json(view: ExecutorView, overview: Overview) -> dict[str, Any]:
     return {
         **asdict(view.info),
         "state": view.state,
+        "memory": asdict(view.memory),
         "job": asdict(job) if job else None,
         "variables": {name: asdict(held) for name, held in view.variables.items()},
     }

@@ -14,6 +14,7 @@ from envq.workers.lease import Lease
 EXIT_OK: Final = 0
 EXIT_BUILD_FAILED: Final = 5
 EXIT_RECYCLE: Final = 75  # an executor asks to be replaced by a fresh one
+EXIT_UNFIT: Final = 76  # an executor that was to follow another could not build what that one holds
 
 StartMethod = Literal["fork", "spawn"]
 # macOS frameworks do not survive a fork; elsewhere a fork shares the imported libraries' memory.
@@ -32,7 +33,7 @@ class WorkerConfig:
     scheduler: bool = True
     max_jobs: int | None = None  # of the whole worker
     max_jobs_per_child: int | None = None
-    max_memory_per_child_mib: int | None = None
+    max_memory_per_child_mib: int | None = None  # growth since the variables were built
     max_idle_s: float | None = None
     grace_s: float | None = None  # a warm stop turns cold after so long; None: never
     kill_grace_s: float = 5.0  # between asking a job to end and killing its process
@@ -48,10 +49,12 @@ class WorkerConfig:
     configure_logging: bool = True
     start_method: StartMethod = DEFAULT_START_METHOD
 
-    def executor(self, number: int, supervisor_pid: int, max_jobs: int | None) -> ExecutorConfig:
+    def executor(
+        self, number: int, supervisor_pid: int, max_jobs: int | None, heritage: tuple[str, ...] | None = None
+    ) -> ExecutorConfig:
         """The configuration of the next process in a place; its name is never used twice."""
         name = f"{self.label}.{supervisor_pid}.{number}.{secrets.token_hex(3)}"
-        return ExecutorConfig(self, name, number, supervisor_pid, max_jobs)
+        return ExecutorConfig(self, name, number, supervisor_pid, max_jobs, heritage)
 
 
 @dataclass(frozen=True)
@@ -62,4 +65,6 @@ class ExecutorConfig:
     name: str
     number: int
     supervisor_pid: int
-    max_jobs: int | None  # after so many it exits: EXIT_RECYCLE if asked for per child
+    max_jobs: int | None  # of the worker's; after so many it exits
+    # Variables without which it must not take the place of the one that works there; None: nobody does.
+    heritage: tuple[str, ...] | None = None

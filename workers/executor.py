@@ -15,10 +15,11 @@ from typing import Any, Final
 
 from envq.store.connection import REDIS_ERRORS
 from envq.store.exchange import BATCH, Claimed, ClaimReply
-from envq.workers.config import EXIT_BUILD_FAILED, EXIT_OK, EXIT_RECYCLE, ExecutorConfig
+from envq.workers.config import EXIT_BUILD_FAILED, EXIT_OK, EXIT_RECYCLE, EXIT_UNFIT, ExecutorConfig
 from envq.workers.execution.claims import POLL_S
 from envq.workers.execution.deadline import Deadlines
 from envq.workers.execution.pace import SHORT_S, Pace
+from envq.workers.execution.recycling import Recycling
 from envq.workers.execution.summons import Summons
 from envq.workers.ledger import Ledger
 from envq.workers.middleware.job_log import write_waiting
@@ -51,6 +52,7 @@ class Executor:
         self._deadlines = Deadlines(slot)
         self._summons = Summons(control, self._deadlines, self._become_copy)
         self._parts: Parts = assemble(config, slot, ledger, self._deadlines)
+        self._recycling = Recycling(config.worker, self._parts.memory, self._ask_for_successor)
         self._idle_since = time.monotonic()
         self._maintained_at = -math.inf
         self._pause_s = FIRST_PAUSE_S  # after an error of Redis; longer after each in a row
@@ -63,9 +65,10 @@ class Executor:
         parts = self._parts
         if not self._until_connected(parts.birth):
             return EXIT_OK
-        self._summons.say(b"born")
         try:
-            code = None
+            code = self._unfit()
+            if code is None:
+                self._summons.say(b"born")
             while code is None:
                 code = self._turn()
         except BaseException:
@@ -87,6 +90,10 @@ class Executor:
         """Claim and run, or wait; an exit code ends the loop."""
         if self._summons.heed():
             return EXIT_OK
+        if self._summons.renew:
+            self._summons.renew = False
+            if self._recycling.be_replaced("its supervisor asks for it"):
+                return EXIT_RECYCLE
         try:
             # Asked again: an error may have come between the last job and the end.
             code = self._exit_after_job() if self._jobs else None
@@ -153,8 +160,9 @@ class Executor:
 
     def _wants(self) -> int:
         """How many jobs to claim, besides those that wait."""
-        limits = (self.config.max_jobs, self.config.worker.max_jobs_per_child)
-        left = (limit - self._jobs - self._parts.batch.waiting for limit in limits if limit is not None)
+        of_the_worker = None if self.config.max_jobs is None else self.config.max_jobs - self._jobs
+        limits = (of_the_worker, self._recycling.jobs_left(self._jobs))
+        left = (max(0, limit - self._parts.batch.waiting) for limit in limits if limit is not None)
         return min([self._pace.wanted, *left])
 
     def _are_open(self, jobs: list[Claimed]) -> bool:
@@ -264,17 +272,37 @@ class Executor:
         return limit is not None and time.monotonic() - self._idle_since >= limit
 
     def _exit_after_job(self) -> int | None:
-        worker = self.config.worker
         if self._parts.services.loop.holds_leftovers:
             log.warning("a task that a job left cannot be cancelled: a fresh executor takes over")
             return EXIT_RECYCLE
         if self.config.max_jobs is not None and self._jobs >= self.config.max_jobs:
             return EXIT_OK
-        if worker.max_jobs_per_child is not None and self._jobs >= worker.max_jobs_per_child:
-            return EXIT_RECYCLE
-        if worker.max_memory_per_child_mib is not None and _resident_mib() > worker.max_memory_per_child_mib:
+        recycling = self._recycling
+        if recycling.limited and recycling.must_leave(self._jobs, more=self._parts.batch.waiting > 0):
             return EXIT_RECYCLE
         return None
+
+    def _ask_for_successor(self) -> bool:
+        """
+        Ask for a fresh executor beside this one; False where that must not be.
+
+        Two of a variable with ``replace="free"`` may not fit, and two executors could run more jobs than are left.
+        """
+        catch_up = self._parts.catch_up
+        if self.config.max_jobs is not None or catch_up.fills_the_room:
+            return False
+        with contextlib.suppress(OSError):  # it is gone, and so are we soon
+            self._summons.say(" ".join(["recycle", *catch_up.held]).encode())
+        self._parts.reporter.publish()
+        return True
+
+    def _unfit(self) -> int | None:
+        """The exit code of one that cannot follow the executor it was to follow: that one goes on, and has more."""
+        missing = self._parts.catch_up.failed(self.config.heritage or ())
+        if not missing:
+            return None
+        log.warning("a fresh executor could not build %s; the one before goes on", ", ".join(missing))
+        return EXIT_UNFIT
 
     def _maintain(self) -> None:
         if time.monotonic() - self._maintained_at > MAINTENANCE_S:
@@ -301,11 +329,3 @@ class Executor:
             if self._summons.heed():
                 return False
             pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
-
-
-def _resident_mib() -> float:
-    try:
-        with open("/proc/self/statm", encoding="ascii") as statm:  # noqa: PTH123 - once a job
-            return int(statm.read().split()[1]) * 4096 / (1024 * 1024)
-    except OSError:
-        return 0.0

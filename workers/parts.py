@@ -38,6 +38,7 @@ from envq.workers.execution.context import JobContext, Services
 from envq.workers.execution.deadline import Deadlines, Work
 from envq.workers.execution.event_loop import EventLoop
 from envq.workers.execution.fence import FencedRedis
+from envq.workers.execution.memory import Memory
 from envq.workers.execution.output import JobLabel, LabelledOutput, label_output
 from envq.workers.execution.reporting import Reporter, RuntimeLimits
 from envq.workers.execution.rq_path import RqPath
@@ -66,6 +67,7 @@ class Parts:
     wire: Wire
     catch_up: CatchUp
     reporter: Reporter
+    memory: Memory
     runtime: Runtime
     rq: RqPath
     services: Services
@@ -84,6 +86,7 @@ class Parts:
         self.reporter.publish("building")
         snapshot, recipes, _ = self.catch_up.pending()
         self.adopt(snapshot, recipes)
+        self.memory.begin()
         self._emit(EventKind.EXECUTOR_STARTED)
 
     def _give_sign_of_life(self) -> None:
@@ -99,7 +102,8 @@ class Parts:
     def adopt(self, snapshot: Snapshot, recipes: dict[str, Recipe]) -> None:
         """Change over to what is declared, and say so."""
         self.reporter.state = "building"
-        self.catch_up.adopt(snapshot, recipes)
+        with self.memory.built():
+            self.catch_up.adopt(snapshot, recipes)
         self.reporter.generation = snapshot.generation
         self.reporter.publish("idle")
 
@@ -182,11 +186,12 @@ def assemble(config: ExecutorConfig, slot: Slot, ledger: Ledger, deadlines: Dead
     keys = Keys(worker.settings.namespace, database_number(connection))
     info = _info(config)
     loop, threads = EventLoop(), VariableThreads()
-    reporter = Reporter(connection, keys, info)
+    memory = Memory()
+    reporter = Reporter(connection, keys, info, memory)
     catch_up = CatchUp(DeclarationStore(connection, keys), lambda: runtime, worker.queues)
     runtime = Runtime(
         listener=reporter,
-        limits=RuntimeLimits(deadlines, reporter, threads),
+        limits=RuntimeLimits(deadlines, reporter, threads, memory),
         run_coroutine=loop.run_for_variable,
         cache=vars(env),
         fingerprint=fingerprint if worker.check_resets else None,
@@ -217,6 +222,7 @@ def assemble(config: ExecutorConfig, slot: Slot, ledger: Ledger, deadlines: Dead
         wire=wire,
         catch_up=catch_up,
         reporter=reporter,
+        memory=memory,
         runtime=runtime,
         rq=rq_path,
         services=services,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 from redis import Redis
 
 from envq.store.keys import Keys
-from envq.store.records import ExecutorInfo, VariableState
+from envq.store.records import ExecutorInfo, MemoryState, VariableState
 from envq.store.scripts import EXECUTOR_TTL_S
 
 _VARIABLE: Final = "variable:"
@@ -22,6 +22,7 @@ class ExecutorView:
     state: str  # starting, building, idle, busy, waiting (for a required variable), suspended
     generation: str
     variables: dict[str, VariableState]
+    memory: MemoryState = field(default_factory=MemoryState)
 
 
 class ExecutorStore:
@@ -31,10 +32,17 @@ class ExecutorStore:
         self._connection = connection
         self._keys = keys
 
-    def write(self, info: ExecutorInfo, state: str, generation: str, variables: list[VariableState]) -> None:
+    def write(
+        self,
+        info: ExecutorInfo,
+        state: str,
+        generation: str,
+        variables: list[VariableState],
+        memory: MemoryState,
+    ) -> None:
         """Replace the whole hash; it lives a minute past the supervisor's last heartbeat."""
         key = self._keys.executor(info.name)
-        mapping = {"info": info.to_json(), "state": state, "generation": generation}
+        mapping = {"info": info.to_json(), "state": state, "generation": generation, "memory": memory.to_json()}
         mapping |= {_VARIABLE + variable.name: variable.to_json() for variable in variables}
         with self._connection.pipeline(transaction=True) as pipeline:
             pipeline.delete(key)
@@ -68,4 +76,5 @@ def _view(fields: dict[bytes, bytes]) -> ExecutorView:
         fields.get(b"state", b"").decode(),
         fields.get(b"generation", b"").decode(),
         {variable.name: variable for variable in variables},
+        MemoryState.from_json(fields.get(b"memory", b"{}")),
     )

@@ -73,6 +73,14 @@ class VariableState(_Json):
 
 
 @dataclass(frozen=True)
+class MemoryState(_Json):
+    """The resident memory of one executor."""
+
+    baseline_mib: float = 0.0  # with its variables built
+    grown_mib: float = 0.0  # since then
+
+
+@dataclass(frozen=True)
 class ExecutorInfo(_Json):
     """Who an executor is; written once at its birth."""
 

@@ -80,6 +80,16 @@ def test_burst_ends_when_the_queue_is_empty(
     assert [each.get_status() for each in all_jobs] == ["finished"] * 5
 
 
+def test_burst_ends_when_all_is_done_also_while_executors_are_replaced(
+    start_process: Start, redis_url: str, namespace: str, jobs: rq.Queue
+) -> None:
+    all_jobs = [jobs.enqueue("time.sleep", 0.02) for _ in range(40)]
+    worker = start_process(supervised.command(redis_url, namespace, burst=True, executors=2, max_jobs_per_child=3))
+    assert worker.wait(30.0) == 0
+    assert [each.get_status() for each in all_jobs] == ["finished"] * 40
+    assert worker.output.count(") started") > 4
+
+
 def test_burst_goes_on_after_a_crash(start_process: Start, redis_url: str, namespace: str, jobs: rq.Queue) -> None:
     poison, good = jobs.enqueue("os._exit", 0), jobs.enqueue("time.sleep", 0)
     worker = start_process(supervised.command(redis_url, namespace, burst=True))

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Final
 
 from envq.recipes import stored_recipe
 from envq.runtime import Recipe, Runtime, State
 from envq.store.declarations import DeclarationStore, Snapshot
 from envq.store.records import Declaration
+
+_SERVING: Final = (State.READY, State.UPDATE_FAILED)
+_FAILED: Final = (State.FAILED, State.QUARANTINED)
 
 log = logging.getLogger("envq.env")
 
@@ -56,18 +60,33 @@ class CatchUp:
         blocked = self._blocked()
         return [queue for queue in queues if queue not in blocked]
 
+    @property
+    def fills_the_room(self) -> bool:
+        """Some variable is declared to let go of the old value first: two of it may not fit."""
+        return any(each.replace == "free" and self._is_for_us(each) for each in self.declared.values())
+
+    @property
+    def held(self) -> list[str]:
+        """Variables that serve jobs now."""
+        return [value.name for value in self._runtime().states() if value.state in _SERVING]
+
+    def failed(self, names: Collection[str]) -> list[str]:
+        """Which of these are declared and could not be built."""
+        states = self._runtime().states()
+        return [value.name for value in states if value.name in names and value.state in _FAILED]
+
     def failed_for_good(self) -> list[str]:
         """Variables whose build was given up or refused."""
         runtime = self._runtime()
         if runtime.next_retry is not None:
             return []
-        return [value.name for value in runtime.states() if value.state in (State.FAILED, State.QUARANTINED)]
+        return [value.name for value in runtime.states() if value.state in _FAILED]
 
     def _blocked(self) -> set[str]:
         required = [each for each in self.declared.values() if each.required and self._is_for_us(each)]
         if not required:
             return set()
-        ready = {value.name for value in self._runtime().states() if value.state in (State.READY, State.UPDATE_FAILED)}
+        ready = {value.name for value in self._runtime().states() if value.state in _SERVING}
         blocked: set[str] = set()
         for declaration in required:
             if declaration.name not in ready:

@@ -34,6 +34,7 @@ _BOOKKEEPING: Final = frozenset(
         __name__,
         Slot.__module__,
         "envq.environment",
+        "envq.workers.execution.memory",
         "envq.workers.execution.quarantine",
         "envq.workers.execution.reporting",
         "envq.workers.execution.scope",

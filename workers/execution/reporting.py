@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import logging
-import resource
-import sys
 import time
 from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Final
 
 from redis import Redis
@@ -17,8 +15,9 @@ from envq.store import events
 from envq.store.connection import REDIS_ERRORS
 from envq.store.executor_store import ExecutorStore
 from envq.store.keys import Keys
-from envq.store.records import EventKind, ExecutorInfo, VariableState
+from envq.store.records import EventKind, ExecutorInfo, MemoryState, VariableState
 from envq.workers.execution.deadline import Deadlines, Work
+from envq.workers.execution.memory import Memory, resident_mib
 from envq.workers.execution.quarantine import Quarantine
 from envq.workers.execution.threads import VariableThreads
 from envq.workers.slot import Phase, build_detail
@@ -38,10 +37,11 @@ _KINDS: Final = {
 class Reporter(Listener):
     """Writes one executor's state. Fails open, but for the quarantine."""
 
-    def __init__(self, connection: Redis, keys: Keys, info: ExecutorInfo) -> None:
+    def __init__(self, connection: Redis, keys: Keys, info: ExecutorInfo, memory: Memory) -> None:
         self._connection = connection
         self._keys = keys
         self._info = info
+        self._memory = memory
         self._store = ExecutorStore(connection, keys)
         self._quarantine = Quarantine(connection, keys, info.host, info.name)
         self._written: tuple[str, str] = ("", "")
@@ -51,8 +51,10 @@ class Reporter(Listener):
         self.state = "starting"
         self.generation = ""
         self.now_building: tuple[str, str] | None = None  # for the slot: name, which build
+        self.first_build = False  # what it takes of memory belongs to the variable
         self._rss: dict[str, float] = {}
         self._survived: set[tuple[str, int, str]] = set()
+        self._held: set[tuple[str, int, str]] = set()  # what was built with success
         self._told: dict[str, tuple[int, str, int, State, str]] = {}
 
     # -- Listener ---------------------------------------------------------------------------------------
@@ -67,6 +69,7 @@ class Reporter(Listener):
         if _code(recipe) not in self._survived:
             self._quarantine.mark_try(recipe)
         self.now_building = (recipe.name, build_detail(recipe.identity))
+        self.first_build = _code(recipe) not in self._held
 
     def build_ended(self, recipe: Recipe) -> None:
         """The process survived it."""
@@ -74,7 +77,7 @@ class Reporter(Listener):
         if _code(recipe) in self._survived:
             return
         self._survived.add(_code(recipe))
-        self._rss[recipe.name] = _rss_mib()
+        self._rss[recipe.name] = round(resident_mib(), 1)
         self._quietly(lambda: self._quarantine.survived(recipe))
 
     def changed(self, state: ValueState) -> None:
@@ -89,6 +92,8 @@ class Reporter(Listener):
         if state.state is State.BUILDING and told == (*now[:3], State.READY, state.error):
             return
         self._told[state.name] = now
+        if state.state is State.READY:
+            self._held.add((state.name, state.version, state.digest))
         self.publish()  # before the event: who is woken by it looks there
         kind = _KINDS.get(state.state)
         if kind is not None:
@@ -114,7 +119,8 @@ class Reporter(Listener):
         states = self.states()
         self._counted = _counts(states)
         variables = [self._record(value) for value in states]
-        self._quietly(lambda: self._store.write(self._info, self.state, self.generation, variables))
+        memory = MemoryState(round(self._memory.baseline_mib, 1), round(self._memory.grown_mib, 1))
+        self._quietly(lambda: self._store.write(self._info, self.state, self.generation, variables, memory))
 
     def settle_on(self, state: str) -> None:
         """Write the hash where the state changed, or counters may have for some seconds."""
@@ -156,10 +162,11 @@ class Reporter(Listener):
 class RuntimeLimits:
     """The runtime's limits on this executor's clock."""
 
-    def __init__(self, deadlines: Deadlines, reporter: Reporter, threads: VariableThreads) -> None:
+    def __init__(self, deadlines: Deadlines, reporter: Reporter, threads: VariableThreads, memory: Memory) -> None:
         self._deadlines = deadlines
         self._reporter = reporter
         self._threads = threads
+        self._memory = memory
 
     def limit(self, seconds: float | None, what: str) -> AbstractContextManager[Any]:
         """A build if one was just announced, else a reset, check or teardown."""
@@ -170,7 +177,8 @@ class RuntimeLimits:
 
     @contextmanager
     def _build_limit(self, seconds: float | None, work: Work, error: TimeLimit) -> Generator[None]:
-        with self._threads.noting(), self._deadlines.limit(seconds, work, error):
+        memory = self._memory.built() if self._reporter.first_build else nullcontext()
+        with memory, self._threads.noting(), self._deadlines.limit(seconds, work, error):
             yield
 
 
@@ -184,8 +192,3 @@ def _counts(states: list[ValueState]) -> list[tuple[int, int]]:
 
 def _code(recipe: Recipe) -> tuple[str, int, str]:
     return recipe.name, recipe.version, recipe.digest
-
-
-def _rss_mib() -> float:
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return round(peak / (1024 * 1024 if sys.platform == "darwin" else 1024), 1)

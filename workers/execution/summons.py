@@ -22,11 +22,13 @@ class Summons:
     Attributes:
         stopping: told to stop, or left alone by the supervisor
         register: told to write its records again, which Redis has lost; whoever does it resets it
+        renew: told to have itself replaced
     """
 
     def __init__(self, control: Connection, deadlines: Deadlines, become_copy: Callable[[], None]) -> None:
         self.stopping = False
         self.register = False
+        self.renew = False
         self._control = control
         self._deadlines = deadlines
         self._copied = become_copy
@@ -65,6 +67,7 @@ class Summons:
                 message = self._control.recv_bytes()
                 self.stopping = self.stopping or message == b"stop"
                 self.register = self.register or message == b"register"
+                self.renew = self.renew or message == b"renew"
         except (EOFError, OSError):
             self.stopping = True
         self._drain_bell()

@@ -17,11 +17,12 @@ from envq.workers.slot import Interrupt, Phase, Slot, SlotView
 from envq.workers.supervision.processes import ChildProcess, Nursery
 from envq.workers.supervision.verdict import Death, Intent
 
-Message = Literal[b"wake", b"stop", b"register"]
+Message = Literal[b"wake", b"stop", b"register", b"renew"]
 Target = Callable[[ExecutorConfig, Slot, Ledger, Connection], None]
 
 BORN: Final = b"born"
 BATCH: Final = b"batch"
+RECYCLE: Final = b"recycle"  # before the names of the variables it holds
 
 
 class ExecutorProcess:
@@ -30,8 +31,10 @@ class ExecutorProcess:
     def __init__(self, config: ExecutorConfig, nursery: Nursery, target: Target) -> None:
         self.config = config
         self.name = config.name
-        self.born = False  # it said that it is registered
+        self.born = False  # it said that it is registered, and has built what it could
         self.stop_asked = False
+        self.renew_asked = False
+        self.holds: tuple[str, ...] | None = None  # its variables, once it wants to be followed by a fresh one
         self.batch_at = -math.inf  # when it last said that it holds more than one job, by the monotonic clock
         self._slot = Slot(nursery.context)
         self.ledger = Ledger(nursery.context)
@@ -96,6 +99,8 @@ class ExecutorProcess:
                 self.born = self.born or message == BORN
                 if message == BATCH:
                     self.batch_at = time.monotonic()
+                elif message.startswith(RECYCLE):
+                    self.holds = tuple(message.decode().split()[1:])
         except (EOFError, OSError):
             return False
         return True
@@ -107,6 +112,15 @@ class ExecutorProcess:
         # Neither a start nor a build reads the pipe; the executor's handler knows whether it may break off.
         if self.view.phase in (Phase.STARTING, Phase.BUILDING):
             self.process.send(signal.SIGTERM)
+
+    def renew(self) -> None:
+        """Make it ask for a fresh one; where it only builds, it is stopped: nothing would be gained by waiting."""
+        self.renew_asked = True
+        view = self.view
+        if view.phase in (Phase.STARTING, Phase.BUILDING) and not view.ran:
+            self.stop()
+        else:
+            self.tell(b"renew")
 
     def interrupt(self, kind: Interrupt, target: str) -> None:
         """Make it raise out of what it does, if it still does that."""
@@ -124,7 +138,8 @@ class ExecutorProcess:
         if code is None:
             return None
         self.process.kill()
-        return Death(self.name, self.pid, code, self.view, self._intent, self._peak_mib, tuple(self.ledger.read().ends))
+        ends, beside = tuple(self.ledger.read().ends), self.config.heritage is not None and not self.born
+        return Death(self.name, self.pid, code, self.view, self._intent, self._peak_mib, ends, beside)
 
     def note_memory(self) -> None:
         """Remember its peak memory: after its end nobody can ask."""

@@ -10,6 +10,8 @@ from envq.workers.supervision.backoff import Backoff
 from envq.workers.supervision.verdict import Death
 
 HEALTHY_AFTER_S: Final = 10.0  # an executor that lived so long is replaced without delay
+FIRST_PAUSE_S: Final = 1.0  # after a fresh executor did not get ready, while the one before goes on
+LONGEST_PAUSE_S: Final = 60.0
 
 
 class JobBudget:
@@ -44,6 +46,19 @@ class JobBudget:
 
 
 @dataclass
+class Succession:
+    """A fresh executor is to get ready beside the one that works, and to follow it then; pure bookkeeping."""
+
+    heritage: tuple[str, ...]  # variables it must be able to build
+    due_at: float
+    backoff: Backoff = field(default_factory=lambda: Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S))
+
+    def delay(self, now: float) -> None:
+        """It could not be started, or did not get ready."""
+        self.due_at = now + self.backoff.next()
+
+
+@dataclass
 class Place:
     """A position in which executors follow each other; pure bookkeeping."""
 
@@ -54,6 +69,7 @@ class Place:
     occupied: bool = False
     ever_filled: bool = False
     backoff: Backoff = field(default_factory=Backoff)
+    succession: Succession | None = None
 
     def fill(self, budget: JobBudget) -> bool:
         """Take a share of the jobs for a new executor; False (and retired) where none is left."""
@@ -70,6 +86,7 @@ class Place:
     def vacate(self, death: Death, lived_s: float, now: float, *, asked: bool, config: WorkerConfig) -> None:
         """Decide whether and when another executor follows; ``asked``: it was told to stop."""
         self.occupied = False
+        self.succession = None
         self.due_at = now
         if lived_s > HEALTHY_AFTER_S:
             self.backoff.reset()

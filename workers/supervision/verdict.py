@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from envq.store.scripts import Why
-from envq.workers.config import EXIT_BUILD_FAILED, EXIT_OK, EXIT_RECYCLE
+from envq.workers.config import EXIT_BUILD_FAILED, EXIT_OK, EXIT_RECYCLE, EXIT_UNFIT
 from envq.workers.slot import Phase, SlotView, version_built
 from envq.workers.supervision.processes import describe_exit
 
 UNKNOWN: Final = "?"
-_ORDERLY: Final = frozenset({EXIT_OK, EXIT_RECYCLE, EXIT_BUILD_FAILED, -signal.SIGTERM})
+_ORDERLY: Final = frozenset({EXIT_OK, EXIT_RECYCLE, EXIT_BUILD_FAILED, EXIT_UNFIT, -signal.SIGTERM})
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,7 @@ class Death:
     intent: Intent | None = None
     peak_mib: int = 0  # of memory, as last seen; 0: unknown
     ends: tuple[bytes, ...] = ()  # of jobs that had ended, not stored yet
+    beside: bool = False  # it was getting ready beside the one it was to follow
 
     @property
     def ran(self) -> str:
@@ -52,11 +53,15 @@ class Death:
 
     @property
     def build(self) -> BrokenBuild | None:
-        """The build it died in; nobody's fault where it was told to go."""
+        """
+        The build it died in; nobody's fault where it was told to go.
+
+        Nor where there were two of everything: the other one shows that the build works.
+        """
         version = version_built(self.view.detail)
         if self.view.phase is not Phase.BUILDING or not version:
             return None
-        blamed = self.intent is None or self.intent.why == "build"
+        blamed = not self.beside and (self.intent is None or self.intent.why == "build")
         return BrokenBuild(self.view.subject, version, blamed)
 
     @property

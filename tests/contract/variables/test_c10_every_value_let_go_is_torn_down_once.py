@@ -95,7 +95,7 @@ def test_when_the_executor_is_recycled(client: Client, worker: StartWorker, diar
 
     env.x = envq.EnvironmentVariable(make, lambda value: value, teardown=lambda value: write("let go"))
     run(lambda: env.x is None)
-    diary.wait_for("built", "let go", "built")
+    diary.wait_for("built", "built", "let go")
 
 
 def test_not_after_sigkill(client: Client, worker: StartWorker, declare: Declare, diary: Diary) -> None:
