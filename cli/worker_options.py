@@ -52,7 +52,7 @@ MaxJobsPerChild = Annotated[
 ]
 MaxMemoryPerChild = Annotated[
     int | None,
-    flag("--max-memory-per-child", "Replace an executor that has grown by so much since its build.", metavar="MIB", min=1),
+    flag("--max-memory-per-child", "Replace an executor that grew so much since its build.", metavar="MIB", min=1),
 ]
 MaxIdleTime = Annotated[
     float | None,
