@@ -47,6 +47,7 @@ from envq.workers.execution.storing import Storing
 from envq.workers.execution.threads import VariableThreads
 from envq.workers.execution.wire import Wire
 from envq.workers.execution.worker_job import WorkerJob
+from envq.workers.lease import Lease
 from envq.workers.ledger import Ledger
 from envq.workers.slot import Phase, Slot
 
@@ -62,6 +63,7 @@ class Parts:
     connection: FencedRedis
     keys: Keys
     info: ExecutorInfo
+    lease: Lease
     claims: Claims
     batch: Batch
     wire: Wire
@@ -82,8 +84,8 @@ class Parts:
     def birth(self) -> None:
         """Register with RQ's tools and ours, then build what is declared."""
         self.rq.register_birth()
-        self._give_sign_of_life()
         self.reporter.publish("building")
+        self._give_sign_of_life()
         snapshot, recipes, _ = self.catch_up.pending()
         self.adopt(snapshot, recipes)
         self.memory.begin()
@@ -91,8 +93,9 @@ class Parts:
 
     def _give_sign_of_life(self) -> None:
         # The mark of a build counts as a death where its executor is not among the living.
-        now = utc_now()
-        scripts.beat(self.connection, self.keys, [scripts.Beat(self.info.name, "", "", iso(now), now.timestamp())])
+        now, silence_ms = utc_now(), round(self.lease.silence_s * 1000)
+        sign = scripts.Beat(self.info.name, "", "", iso(now), now.timestamp(), silence_ms)
+        scripts.beat(self.connection, self.keys, [sign])
 
     def register_again(self) -> None:
         """The records were flushed or have expired while we lived."""
@@ -217,6 +220,7 @@ def assemble(config: ExecutorConfig, slot: Slot, ledger: Ledger, deadlines: Dead
         connection=connection,
         keys=keys,
         info=info,
+        lease=worker.lease,
         claims=claims,
         batch=batch,
         wire=wire,

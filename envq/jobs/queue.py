@@ -197,7 +197,7 @@ class Queue(LateQueue):
                     return cast(Job[Any], enqueue())
             except InDoubt as error:
                 created_at = cast(bytes | None, cast(Any, self.connection).hget(job.key, "created_at"))
-                if created_at == iso(cast(datetime, job.created_at)).encode():
+                if created_at == iso(job.created_at).encode():
                     return job
                 if last_try:
                     raise redis.ConnectionError(str(error)) from error

@@ -17,7 +17,7 @@ SEEDS = (1, 2)
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_after_a_storm_every_job_has_ended_as_it_should(seed: int, server_binary: Path, tmp_path: Path) -> None:
-    plan = make_plan(seed, JOBS, restarts=1, ghosts=0, jobs_a_round=JOBS_A_ROUND)
+    plan = make_plan(seed, JOBS, restarts=1, ghosts=1, jobs_a_round=JOBS_A_ROUND)
     outcome = run(plan, server_binary, tmp_path)
     print(outcome.figures)
     assert outcome.faults == []

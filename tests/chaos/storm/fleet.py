@@ -18,6 +18,8 @@ from support.workers import WorkerProcess
 
 WORKERS: Final = 2
 EXECUTORS: Final = 2
+LEASE_S: Final = 8.0
+SERVER_WITHIN_S: Final = 30.0
 TESTS: Final = Path(__file__).parents[2]
 STOP_WITHIN_S: Final = 60.0
 
@@ -59,6 +61,11 @@ class Fleet:
         """SIGKILL; its executors have to end by themselves."""
         send(self.places[at].pid, signal.SIGKILL)
         self.places[at].wait()
+        self.places[at] = self._launch()
+
+    def lose(self, at: int) -> None:
+        """All processes of a worker at once, as a host that lost its power."""
+        self.places[at].kill()
         self.places[at] = self._launch()
 
     def roll(self, at: int) -> None:
@@ -109,7 +116,8 @@ class Fleet:
 
     def _launch(self) -> WorkerProcess:
         directory = self._directory / f"worker-{next(self._numbers)}"
-        arguments = (*QUEUES, "-w", str(EXECUTORS), "-P", str(TESTS), "--wait-for-server", "30", *self._options)
+        limits = ("--lease", str(LEASE_S), "--wait-for-server", str(SERVER_WITHIN_S))
+        arguments = (*QUEUES, "-w", str(EXECUTORS), "-P", str(TESTS), *limits, *self._options)
         env = {EFFECTS: str(self._effects)}
         self.all.append(WorkerProcess(*arguments, url=self._url, directory=directory, env=env))
         return self.all[-1]

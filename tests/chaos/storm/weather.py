@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import redis
 from chaos.storm.declaring import Declaring
-from chaos.storm.fleet import WORKERS, Fleet, send
+from chaos.storm.fleet import LEASE_S, WORKERS, Fleet, send
 from chaos.storm.plan import Round
 from support.proxy import CUT_AFTER, CUT_INSIDE, CUTS, CuttingProxy
 from support.servers import Server
@@ -22,7 +22,7 @@ from envq.store.scripts import digest
 SCRIPTS: Final = [digest(name).encode() for name in ("claim", "finish", "giveback", "release", "beat")]
 # What RQ's own code sends, and a few that stand in every pipeline.
 COMMANDS: Final = [b"EXEC", b"WATCH", b"lpos", b"LPOS", b"HGETALL", b"SUBSCRIBE", b"BLMOVE"]
-FROZEN_S: Final = 24.0  # the reaper has looked for sure
+FROZEN_S: Final = LEASE_S + 2.0
 REDIS_ERRORS: Final = (redis.RedisError, OSError)
 
 
@@ -69,6 +69,9 @@ class Weather:
 
     def _kill_supervisor(self, chance: random.Random) -> None:
         self._fleet.kill_supervisor(chance.randrange(WORKERS))
+
+    def _lose_worker(self, chance: random.Random) -> None:
+        self._fleet.lose(chance.randrange(WORKERS))
 
     def _pause(self, chance: random.Random) -> None:
         self._pause_one(chance, signal.SIGCONT)
@@ -123,10 +126,17 @@ class Weather:
         self._server.stop()
         self._server.start()
 
+    def _hang_server(self, chance: random.Random) -> None:
+        self._server.pause()
+        self._never.wait(chance.uniform(0.5, 4.0))  # workers give it up after 3 seconds
+        self._server.resume()
+
     _deeds: Final[dict[str, Callable[[Weather, random.Random], None]]] = {
         "kill an executor": _kill_executor,
         "kill a scheduler": _kill_scheduler,
         "kill a supervisor": _kill_supervisor,
+        "lose a worker": _lose_worker,
+        "hang the server": _hang_server,
         "pause a process": _pause,
         "pause and kill": _pause_and_kill,
         "freeze a worker": _freeze,
