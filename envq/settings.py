@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from envq.errors import ConfigurationError
@@ -14,6 +15,7 @@ DEFAULT_URL: Final = "redis://localhost:6379/0"
 DEFAULT_NAMESPACE: Final = "default"
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
+SHORTEST_KEY: Final = 16  # characters of a signing key
 
 _NAMESPACE = re.compile(r"[A-Za-z0-9_.-]+")
 
@@ -65,6 +67,33 @@ def valid_namespace(namespace: str) -> str:
     if not _NAMESPACE.fullmatch(namespace):
         raise ConfigurationError(f"namespace {namespace!r} may hold only letters, digits and the signs _ . -")
     return namespace
+
+
+def signing_keys(name: str, environ: Mapping[str, str] = os.environ) -> tuple[bytes, ...]:
+    """
+    The keys in this variable, or in the file that the variable ``NAME_FILE`` names; none where neither is set.
+
+    Several are separated by commas or white space; the first signs, all verify. Raises ConfigurationError for a file
+    that cannot be read and a key that is too short, never showing a key.
+    """
+    text, source = environ.get(name, ""), name
+    if path := environ.get(f"{name}_FILE"):
+        source = f"{name}_FILE={path}"
+        if text:
+            raise ConfigurationError(f"both {name} and {name}_FILE are set; set one of them")
+        try:
+            text = Path(path).read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not text"
+            raise ConfigurationError(f"{source} cannot be read: {reason}") from None
+        if not text.strip():
+            raise ConfigurationError(f"{source} is empty; write a key into it, as from `openssl rand -hex 32`")
+    keys = tuple(key.encode() for key in text.replace(",", " ").split())
+    if any(len(key) < SHORTEST_KEY for key in keys):
+        raise ConfigurationError(
+            f"a key in {source} is shorter than {SHORTEST_KEY} characters; make one with `openssl rand -hex 32`"
+        )
+    return keys
 
 
 def set_worker_identity(worker_name: str) -> None:

@@ -12,12 +12,14 @@ from redis import Redis
 from rq.job import UNEVALUATED, JobStatus
 
 from envq.clock import iso, utc_now
+from envq.code.signing import job_keys
 from envq.jobs.job import Job, own_attributes
+from envq.jobs.signed import META_SIGNATURE, SIGNATURE, job_prefix, job_signature, meta_signature
 from envq.store.scripts import enqueue, enqueue_command
 
 COMPRESS_FROM: Final = 256  # bytes; below, compressing costs more time than it saves space
 _LEVEL: Final = 1
-_OF_EACH_JOB: Final = ("data", "created_at", "enqueued_at")
+_OF_EACH_JOB: Final = ("data", "created_at", "enqueued_at", SIGNATURE, META_SIGNATURE)
 _VARIANTS: Final = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 
 
@@ -42,9 +44,15 @@ class Pattern:
         }  # fmt: skip
         fields = {name: value for name, value in job.to_dict().items() if value != "" and name not in _OF_EACH_JOB}
         side = "L" if place.at_front else "R"
-        # With two times and the data behind them, and each with its name.
-        size = 2 * len(fields) + 6
-        head = [side, job.ttl or 0, place.code_ttl_s, size, *(part for item in fields.items() for part in item)]
+        self._prefix = job_prefix(fields) if job_keys() else None
+        self._meta = fields.get("meta", b"")
+        self._own = ("data",) if self._prefix is None else (SIGNATURE, "data")
+        if self._prefix is not None and self._meta:
+            self._own = (META_SIGNATURE, *self._own)
+        # Two times and what is each job's own follow, with their names.
+        size = 2 * (len(fields) + 2 + len(self._own))
+        parts = (part for item in fields.items() for part in item)
+        head = [side, job.ttl or 0, place.code_ttl_s, size, len(self._own), *parts]
         self._command = enqueue_command(place.keys, head)
 
     def push(self, calls: Sequence[bytes]) -> list[Job[Any]] | None:
@@ -55,14 +63,20 @@ class Pattern:
         """
         now = utc_now()
         moment = iso(now)
-        command: list[Any] = [*self._command, "created_at", moment, "enqueued_at", moment, "data"]
+        command: list[Any] = [*self._command, "created_at", moment, "enqueued_at", moment, *self._own]
         ids = new_ids(len(calls))
         for job_id, data in zip(ids, calls, strict=True):
+            if self._prefix is not None:
+                command += self._signatures(self._prefix, job_id, data)
             command += (data if len(data) < COMPRESS_FROM else _compressed(data), job_id)
         if not enqueue(self._connection, command):
             return None
         make = Job.from_pattern if self._class is Job else self._copy
         return [make(self._attributes, job_id, data, now) for job_id, data in zip(ids, calls, strict=True)]
+
+    def _signatures(self, beginning: bytes, job_id: str, data: bytes) -> list[str]:
+        of_job = job_signature(beginning, job_id, data)
+        return [meta_signature(job_id, self._meta), of_job] if self._meta else [of_job]
 
     def _copy(self, attributes: dict[str, Any], job_id: str, data: bytes, created_at: Any) -> Job[Any]:
         """For a class of somebody else, that knows nothing of filling itself."""

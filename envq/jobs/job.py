@@ -13,10 +13,13 @@ from rq.exceptions import NoSuchJobError
 from rq.job import JobStatus, parse_job_id
 
 from envq.code.serializer import serializer as envq_serializer
+from envq.code.signing import job_keys
 from envq.driver.client import default_client
 from envq.driver.coroutines import runner
 from envq.jobs.calls import Call, arguments_of
-from envq.jobs.outcome import Outcome, before, newest
+from envq.errors import PayloadError
+from envq.jobs.outcome import CheckedResult, Outcome, before, newest
+from envq.jobs.signed import META_SIGNATURE, SIGNATURE, harmless, job_prefix, job_signature, meta_signature, refusal
 from envq.jobs.time_limit import stored_limit, whole_seconds
 from envq.store.keys import results as results_key
 
@@ -41,6 +44,7 @@ class Job(rq.job.Job, Generic[R]):
         result_after: position in the stream of results that ``envq.get`` waits behind
         function_here: the function itself, for a job that runs in this process
         outcome_here: how it ended where it ran in this process, else None
+        refused: why its record must not be used, where records are signed, else ""; nothing of it is unpickled then
     """
 
     _pattern: dict[str, Any]
@@ -54,6 +58,7 @@ class Job(rq.job.Job, Generic[R]):
         self.on_crash: OnCrash = "requeue"
         self.seed: int | None = None
         self.code_digest = ""
+        self.refused = ""
         self.result_after = FROM_START
         self.outcome_here: Outcome | None = None
         self.function_here: Callable[..., Any] | None = None
@@ -119,7 +124,10 @@ class Job(rq.job.Job, Generic[R]):
         self._note_position(newest(entries))
 
     def restore(self, raw_data: dict[bytes, bytes]) -> None:
-        """Take over the fields of a stored hash."""
+        """Take over the fields of a stored hash; of one that is refused only what harms nobody."""
+        self.refused = refusal(self.id, raw_data)
+        if job_keys():
+            raw_data = harmless(raw_data) if self.refused else {k: v for k, v in raw_data.items() if k != b"result"}
         super().restore(raw_data)
         limit = raw_data.get(b"envq_timeout")
         seed = raw_data.get(b"envq_seed")
@@ -134,7 +142,24 @@ class Job(rq.job.Job, Generic[R]):
         fields = cast("dict[str, Any]", super().to_dict(include_meta=include_meta, include_result=include_result))
         if not include_result and self._data is self._stored_data:
             del fields["data"]  # the end of an execution would write the whole payload a second time
-        return fields | self.own_fields()
+        return self._signed(fields | self.own_fields())
+
+    def save_meta(self) -> None:
+        """Store ``meta`` alone; atomic."""
+        meta = cast(Any, self)._serialize_meta()
+        fields: dict[str, Any] = {"meta": meta}
+        if job_keys():
+            self._require_signature()
+            fields[META_SIGNATURE] = meta_signature(self.id, meta)
+        cast(Any, self.connection).hset(self.key, mapping=fields)
+
+    def latest_result(self, timeout: int = 0) -> Any:
+        """As in RQ; raises PayloadError for a result whose signature is missing or wrong, where they are signed."""
+        return CheckedResult.fetch_latest(self, serializer=self.serializer, timeout=timeout)
+
+    def results(self) -> list[Any]:
+        """As in RQ; raises PayloadError as ``latest_result`` does."""
+        return CheckedResult.all(self, serializer=self.serializer)
 
     def own_fields(self) -> dict[str, str | float | int]:
         """What envq adds to RQ's hash; nothing for a job with RQ's own options."""
@@ -155,6 +180,23 @@ class Job(rq.job.Job, Generic[R]):
         self.outcome_here = None
         super().requeue(at_front=at_front)
         return self
+
+    def _signed(self, fields: dict[str, Any]) -> dict[str, Any]:
+        if self.refused:  # what is stored stays as it is, and gets no signature from us
+            return {name: value for name, value in fields.items() if name not in ("data", "meta")}
+        if job_keys():
+            fields[SIGNATURE] = job_signature(job_prefix(fields), self.id, self.data)
+            if "meta" in fields:
+                fields[META_SIGNATURE] = meta_signature(self.id, fields["meta"])
+        return fields
+
+    def _require_signature(self) -> None:
+        if self.refused:
+            raise PayloadError(self.refused)
+
+    def _deserialize_data(self) -> None:
+        self._require_signature()
+        super()._deserialize_data()
 
     def _execute(self) -> Any:
         function, args, kwargs = self.function_here, tuple(cast("tuple[Any, ...]", self.args)), self.kwargs

@@ -7,11 +7,12 @@ import zlib
 from base64 import b64decode
 from dataclasses import dataclass
 from itertools import dropwhile
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, Self, cast
 
 from rq.results import Result
 
 from envq.errors import JobError, JobFailed, JobStopped, PayloadError, WorkerLost
+from envq.jobs.signed import check_result
 
 Entry = tuple[bytes, dict[bytes, bytes]]
 
@@ -23,6 +24,16 @@ _CHAINED: Final = re.compile(
 )
 _OURS: Final = f"{WorkerLost.__module__}."
 _LOST: Final = f"{WorkerLost.__module__}.{WorkerLost.__qualname__}"
+
+
+class CheckedResult(Result):
+    """RQ's view of an entry, which is loaded only where its signature fits, if entries are signed."""
+
+    @classmethod
+    def restore(cls, job_id: str, result_id: str, payload: dict[bytes, bytes], *args: Any, **options: Any) -> Self:
+        """Raises PayloadError before anything is unpickled."""
+        check_result(job_id, payload)
+        return cast(Self, super().restore(job_id, result_id, payload, *args, **options))
 
 
 class _Loads(Protocol):
@@ -50,6 +61,10 @@ def read(fields: dict[bytes, bytes], serializer: _Loads, job_id: str, function: 
     Args:
         function: its name, for the message of an error
     """
+    try:
+        check_result(job_id, fields)
+    except PayloadError as error:
+        return Outcome(error=error)
     match Result.Type(int(fields[b"type"])):
         case Result.Type.RETRIED:
             return None

@@ -104,6 +104,7 @@ class Success:
     result: bytes  # as RQ stores it; empty for None
     marked: bool  # its hash had fields of a crash
     depends: bool  # it was enqueued behind others
+    signature: str = ""  # of the entry in the stream of results; empty where there is no key
 
     def packed(self) -> bytes:
         """As finish.lua reads it."""
@@ -114,7 +115,7 @@ class Success:
         return _pack(
             (
                 job_id, execution_id, self.queue, iso_of(started), iso_of(ended), repr(started), repr(ended),
-                ttl, score, self.result, took, self.marked, self.depends, event,
+                ttl, score, self.result, took, self.marked, self.depends, event, self.signature,
             )
         )  # fmt: skip
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.deployment import Deployment
+from support.signing import KEY, keys
 
 import envq
 from envq.driver import client as client_module
@@ -23,12 +24,15 @@ def client(redis_url: str) -> Iterator[Client]:
 
 
 PATHS = {"batches": (), "through-rq": ("--through-rq",)}
+SIGNED = ("test_jobs_run", "test_jobs_get", "test_jobs_travel", "test_jobs_crash")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """What is promised of jobs holds on both ways in which a worker stores them; of variables one is enough."""
-    if "deployment" in metafunc.fixturenames and ".variables." not in metafunc.module.__name__:
-        metafunc.parametrize("deployment", list(PATHS), indirect=True, scope="module")
+    module = metafunc.module.__name__
+    if "deployment" in metafunc.fixturenames and ".variables." not in module:
+        ways = [*PATHS, "signed"] if module.endswith(SIGNED) else [*PATHS]
+        metafunc.parametrize("deployment", ways, indirect=True, scope="module")
 
 
 @pytest.fixture(scope="module")
@@ -38,10 +42,12 @@ def deployment(
     """A server and one worker for all tests of a module; a module's WORKER are the worker's arguments."""
     arguments: tuple[str, ...] = getattr(request.module, "WORKER", ())
     path: str = getattr(request, "param", "batches")
-    shared = Deployment(server_binary, tmp_path_factory.mktemp("deployment"), PATHS[path])
+    env = {"ENVQ_SIGNING_KEY": KEY} if path == "signed" else {}
+    shared = Deployment(server_binary, tmp_path_factory.mktemp("deployment"), PATHS.get(path, ()), env)
     try:
-        shared.start_worker(*arguments)
-        yield shared
+        with keys(env):
+            shared.start_worker(*arguments)
+            yield shared
     finally:
         shared.end()
 

@@ -18,11 +18,13 @@ from support.workers import WorkerProcess
 class Deployment:
     """A server of its own, so that no other test empties its database, and the workers on it."""
 
-    def __init__(self, binary: Path, directory: Path, options: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, binary: Path, directory: Path, options: tuple[str, ...] = (), env: Mapping[str, str] | None = None
+    ) -> None:
         self.server = Server(binary).start()
         self.redis = self.server.client()
         self._directory = directory
-        self._options = options  # of every worker
+        self._options, self._env = options, dict(env or {})  # of every worker
         self._numbers = itertools.count()
         self._workers: list[WorkerProcess] = []
         self._before: Client | None = None
@@ -39,6 +41,7 @@ class Deployment:
     def start_worker(self, *arguments: str, executors: int = 1, env: Mapping[str, str] | None = None) -> WorkerProcess:
         """Start a worker that lives as long as the module's tests, and wait until it is ready."""
         directory = self._directory / f"worker-{next(self._numbers)}"
+        env = self._env | dict(env or {})
         self._workers.append(WorkerProcess(*arguments, *self._options, url=self.url, directory=directory, env=env))
         return self._workers[-1].wait_ready(executors)
 

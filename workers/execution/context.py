@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from rq.executions import Execution
 
+from envq.jobs.signed import require_signed
 from envq.runtime import Runtime
 from envq.store.exchange import Claimed
 from envq.workers.execution.batch import Batch
@@ -58,8 +59,9 @@ class JobContext:
     )  # fmt: skip
 
     def __init__(self, claimed: Claimed, services: Services) -> None:
-        """Raises what RQ raises for a record that it cannot read."""
+        """Raises what RQ raises for a record that it cannot read, and PayloadError for one that is refused."""
         fields = claimed.fields
+        require_signed(claimed.job_id, fields)
         self.kind = kind = kind_of(fields)
         self.claimed = claimed
         self.services = services

@@ -12,6 +12,8 @@ from redis import Redis
 from redis.client import Pipeline
 from redis.exceptions import WatchError
 
+from envq.code.signing import job_keys
+from envq.jobs.signed import SIGNATURE, result_signature
 from envq.store import keys as rq
 from envq.store.connection import REDIS_ERRORS
 from envq.store.scripts import standing
@@ -71,6 +73,12 @@ class FencedPipeline(Pipeline):
         if self.fence is not None:
             self._ends_claim = True
             cast(Any, self).lrem(self.fence.claims_key, 1, self.fence.job_id)
+
+    def xadd(self, name: Any, fields: Any, *args: Any, **options: Any) -> Any:
+        """Results, which RQ's code writes, are signed where there is a key."""
+        if job_keys() and str(name).startswith(rq.RESULTS_PREFIX):
+            fields = {**fields, SIGNATURE: result_signature(str(name).removeprefix(rq.RESULTS_PREFIX), fields)}
+        return cast(Any, super()).xadd(name, fields, *args, **options)
 
     def watch(self, *names: Any) -> bool:
         """Watch the claims along with what RQ watches."""

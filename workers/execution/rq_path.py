@@ -29,6 +29,8 @@ from envq.clock import iso, utc_now
 from envq.code.serializer import serializer
 from envq.errors import PayloadError, headline
 from envq.jobs.enqueue_options import extra_life_s
+from envq.jobs import job as own_job
+from envq.jobs.signed import require_signed
 from envq.store import events, scripts
 from envq.store.code_store import CodeStore
 from envq.store.connection import REDIS_ERRORS, is_about_the_data
@@ -60,7 +62,9 @@ class RqPath(BaseWorker):
     def __init__(
         self, name: str, queue_names: Sequence[str], connection: FencedRedis, keys: Keys, deadlines: Deadlines
     ) -> None:
-        queues = [Queue(queue, connection=connection, serializer=serializer) for queue in queue_names]
+        queues = [
+            Queue(queue, connection=connection, job_class=own_job.Job, serializer=serializer) for queue in queue_names
+        ]
         super().__init__(
             cast(Any, queues),
             name=name,
@@ -83,7 +87,8 @@ class RqPath(BaseWorker):
     # -- the life of one execution ------------------------------------------------------------------
 
     def load(self, claimed: Claimed) -> WorkerJob:
-        """The job as RQ's object; raises what RQ raises for a record it cannot read."""
+        """The job as RQ's object; raises what RQ raises for a record it cannot read, PayloadError for one refused."""
+        require_signed(claimed.job_id, claimed.fields)
         job = WorkerJob.of(claimed, self.connection, self.name, utc_now().timestamp())
         job.fill()
         return job
@@ -141,7 +146,7 @@ class RqPath(BaseWorker):
         if status in _ENDED:
             self._enqueue_dependents_safely(self.queue_of(job), job)
         # Whose move to the ready ones committed is known to nobody.
-        for queue in {queue.name: queue for queue in (*self.queues, *Queue.all(connection=self.connection))}.values():
+        for queue in {queue.name: queue for queue in (*self.queues, *Queue.all(self.connection, own_job.Job, serializer))}.values():
             queue.ready_job_registry.cleanup()
         if job.has_rate_limit:
             RateLimitRegistry.from_job(job).release_stale_and_enqueue(job.id)

@@ -11,7 +11,9 @@ from typing import Any, Final
 from rq.job import Retry
 
 from envq.code.serializer import serializer
+from envq.code.signing import job_keys
 from envq.errors import JobStopRequested, JobTimedOut
+from envq.jobs.signed import success_signature
 from envq.store.exchange import Success
 from envq.workers.execution.context import CallNext, JobContext
 from envq.workers.execution.deadline import Work
@@ -64,6 +66,7 @@ def _pickled(context: JobContext, value: Any) -> bytes:
 
 def _note_success(context: JobContext, value: Any, result: bytes) -> None:
     fields, kind = context.claimed.fields, context.kind
+    stored = b"" if value is None else b2a_base64(result, newline=False)
     success = Success(
         context.job_id,
         context.execution_id,
@@ -72,9 +75,10 @@ def _note_success(context: JobContext, value: Any, result: bytes) -> None:
         context.started,
         context.ended,
         kind.result_ttl,
-        b"" if value is None else b2a_base64(result, newline=False),
+        stored,
         marked=b"envq_alone" in fields or (bool(kind.unusual) and not fields.keys().isdisjoint(_MARKS)),
         depends=bool(kind.unusual) and not fields.keys().isdisjoint(_DEPENDS),
+        signature=success_signature(context.job_id, context.execution_id, stored) if job_keys() else "",
     )
     if not context.services.batch.end(success, lambda: _store_late(context, value, result)):
         _store_success(context, value, result)

@@ -12,10 +12,12 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, cast
 
+import rq.scheduler
 from redis import RedisError
 from rq.scheduler import RQScheduler
 
 from envq.code.serializer import serializer
+from envq.jobs.job import Job
 from envq.store.connection import worker_client
 from envq.store.keys import Keys
 from envq.workers.config import WorkerConfig
@@ -141,6 +143,8 @@ class Scheduler(RQScheduler):
 
 def run_scheduler(url: str, queues: Sequence[str], name: str, once: bool) -> None:
     """The process's target; Redis going away ends it with EXIT_SERVER."""
+    # RQ names its class there: with ours, what is not signed is moved on without being unpickled.
+    rq.scheduler.Job = Job  # pyright: ignore[reportPrivateImportUsage, reportAttributeAccessIssue]
     scheduler = Scheduler(
         list(queues),
         connection=worker_client(url),

@@ -1,8 +1,8 @@
 -- Write new jobs that differ only in id and call, and push them; atomic, and safe to repeat after a lost reply.
 -- KEYS: queue, queues, and the code that the jobs need if it is not on every worker
 -- ARGV: job key prefix, "L" for the front or "R", seconds the records live (0: no end), seconds the code must live on
---       (-1: for ever), number of what follows up to the first data, that included: field, value..., "data", data;
---       then the id of that data; then data, id...
+--       (-1: for ever), twice the number of fields, how many fields are each job's own, field, value..., names of the
+--       own fields; then for each job the values of those, id
 -- Returns how many were new; -1 where the code is not there, and nothing was written.
 local call = redis.call
 local prefix, ttl, code_ttl = ARGV[1], tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -18,21 +18,23 @@ if KEYS[3] then
   end
 end
 
-local size = tonumber(ARGV[5])
-local fields
+local size, own = tonumber(ARGV[5]), tonumber(ARGV[6])
+local first = 6 + size - own  -- the last of what all have in common: names of own fields
+local fields = { unpack(ARGV, 7, first - own) }
+local common = #fields
+for k = 1, own do
+  fields[common + 2 * k - 1] = ARGV[first - own + k]
+end
 local new = {}
-for i = 5 + size, #ARGV, 2 do
-  local id = ARGV[i + 1]
+for i = first + 1, #ARGV, own + 1 do
+  local id = ARGV[i + own]
   local job = prefix .. id
   -- Ids are random: one that exists was written by this very call, whose reply got lost.
   if call('EXISTS', job) == 0 then
-    if i == 5 + size then
-      call('HSET', job, unpack(ARGV, 6, i))
-    else
-      fields = fields or { unpack(ARGV, 6, 5 + size) }
-      fields[size] = ARGV[i]
-      call('HSET', job, unpack(fields))
+    for k = 1, own do
+      fields[common + 2 * k] = ARGV[i + k - 1]
     end
+    call('HSET', job, unpack(fields))
     if ttl > 0 then
       call('EXPIRE', job, ttl)
     end

@@ -3,7 +3,7 @@
 -- ARGV: executor, now as ISO text, events channel, event cap, job prefix, results prefix, wip prefix, finished prefix,
 --       executions prefix, execution prefix, dependencies prefix, 1 if the executor is dead, then one msgpack array for each job:
 --       {id, execution id, queue, started and ended as ISO text and as numbers, result TTL, registry score, result,
---        seconds, had fields of envq's, has dependencies, fields of its event}
+--        seconds, had fields of envq's, has dependencies, fields of its event, signature}
 -- Returns for each job: 1 stored, 0 the claim is gone and nothing was written, -1 the job was deleted, 2 it has dependents,
 -- or lies in other registries, and is left to RQ's own code: unstored and still claimed, or, of a dead executor, to be settled by another.
 local claims, worker, worker_executions = KEYS[1], KEYS[2], KEYS[3]
@@ -25,7 +25,7 @@ local function among(lists, key)
 end
 
 -- What becomes of it: see the outcomes above.
-local function store(id, execution, queue, started_at, ended_at, started, ended, ttl, score, result)
+local function store(id, execution, queue, started_at, ended_at, started, ended, ttl, score, result, signature)
   local job, results = job_prefix .. id, results_prefix .. id
   local new = redis.pcall('HSET', job, 'status', 'finished', 'started_at', started_at, 'ended_at', ended_at,
     'last_heartbeat', ended_at)
@@ -36,7 +36,14 @@ local function store(id, execution, queue, started_at, ended_at, started, ended,
     return new == 4 and -1 or 1
   end
   local added
-  if result ~= '' then
+  if signature ~= '' then
+    local entry = {'type', 1, 'worker_name', executor, 'execution_id', execution, 'execution_started_at', started,
+      'execution_ended_at', ended, 'envq_signature', signature}
+    if result ~= '' then
+      entry[#entry + 1], entry[#entry + 2] = 'return_value', result
+    end
+    added = redis.pcall('XADD', results, 'MAXLEN', '~', 10, '*', unpack(entry))
+  elseif result ~= '' then
     added = redis.pcall('XADD', results, 'MAXLEN', '~', 10, '*', 'type', 1, 'worker_name', executor, 'return_value', result,
       'execution_id', execution, 'execution_started_at', started, 'execution_ended_at', ended)
   else
@@ -86,7 +93,7 @@ local function is_left_to_rq(id, ttl)
 end
 
 for i = FIRST, #ARGV do
-  local id, execution, queue, started_at, ended_at, started, ended, ttl, score, result, took, marked, depends, event =
+  local id, execution, queue, started_at, ended_at, started, ended, ttl, score, result, took, marked, depends, event, signature =
     unpack(cmsgpack.unpack(ARGV[i]))
   local outcome
   -- The claim goes before anything is written: that frees memory, and where it is gone somebody else answers for the job.
@@ -95,7 +102,7 @@ for i = FIRST, #ARGV do
   elseif redis.call('LREM', claims, 1, id) == 0 then
     outcome = 0
   else
-    outcome = store(id, execution, queue, started_at, ended_at, started, ended, ttl, score, result)
+    outcome = store(id, execution, queue, started_at, ended_at, started, ended, ttl, score, result, signature)
   end
   if outcome == 2 and dead then
     settle(id, execution, started, ended, result)
