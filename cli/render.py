@@ -28,6 +28,7 @@ class Banner:
     executors: int
     scheduler: bool
     burst: bool
+    signed: str
     variables: Sequence[Declaration]
 
 
@@ -40,6 +41,7 @@ def banner(facts: Banner) -> list[str]:
         f"{facts.server} at {facts.url}, namespace {facts.namespace}; {facts.durability}",
         f"queues: {', '.join(facts.queues)}",
         f"variables: {variables or 'none declared for these queues'}",
+        *([f"only what is signed is run: {facts.signed}"] if facts.signed else []),
     ]
 
 

@@ -14,6 +14,7 @@ import typer
 
 from envq.cli.render import Banner, banner
 from envq.cli.worker_config import worker_config
+from envq.code.signing import check_keys, signed
 from envq.errors import ConfigurationError, ServerUnavailable
 from envq.settings import Settings
 from envq.store.connection import ServerFacts, database_number, explain, safe_url, server_facts, worker_client
@@ -41,6 +42,7 @@ for path in sys.argv[split + 1:]:
 def run(context: typer.Context) -> int:
     """Run a worker as the flags say; returns its exit code."""
     config = worker_config(context)
+    check_keys()
     sys.path[:0] = config.import_paths
     check_middleware(config)
     if config.configure_logging:
@@ -101,6 +103,7 @@ def _banner(config: WorkerConfig, facts: ServerFacts) -> Banner:
         executors=config.executors,
         scheduler=config.scheduler,
         burst=config.burst,
+        signed=signed(),
         variables=_variables(config),
     )
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import redis
 
+from envq.code.signing import check_keys
 from envq.settings import Settings
 from envq.store.connection import database_number, driver_client, explain
 from envq.store.declarations import DeclarationStore
@@ -37,6 +38,7 @@ def settings_of(url: str | None, namespace: str | None) -> Settings:
 def opened(url: str | None, namespace: str | None) -> Generator[Target]:
     """The deployment; an error of the connection inside the block becomes ServerUnavailable."""
     settings = settings_of(url, namespace)
+    check_keys()
     connection = driver_client(settings.url)
     keys = Keys(settings.namespace, database_number(connection))
     target = Target(settings, connection, keys, DeclarationStore(connection, keys), ExecutorStore(connection, keys))

@@ -102,7 +102,7 @@ class InlineDeclarations:
         self._declared: dict[str, Declaration] = {}
         self._blobs: dict[str, Blob] = {}
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self, *, checked: bool = False) -> Snapshot:
         """Everything declared."""
         return Snapshot("", dict(self._declared))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Final, cast
 
 import cloudpickle  # pyright: ignore[reportMissingTypeStubs]
@@ -17,6 +17,7 @@ from envq.code.loading import MINOR, check_python, loads
 from envq.code.path_reference import PathReference
 from envq.code.preflight import check_size, checked_dump, warn_late_imports, warn_size
 from envq.code.shipping import ship, travels_by_value
+from envq.code.signing import Keyring, Purpose
 from envq.errors import PayloadError
 from envq.settings import Limits
 
@@ -47,6 +48,7 @@ class Header:
     created_at: str
     host: str
     pid: int
+    signature: str = ""  # of all that decides what is run; empty where nobody has a key
 
     def to_json(self) -> str:
         """One line of JSON."""
@@ -57,7 +59,8 @@ class Header:
         """Read it back, whatever fields a later envq added; PayloadError for anything else."""
         try:
             values = cast("dict[str, Any]", json.loads(text))
-            return cls(**{field.name: values[field.name] for field in fields(cls)})
+            known = [field.name for field in fields(cls) if field.name != "signature"]
+            return cls(**{name: values[name] for name in known}, signature=values.get("signature", ""))
         except (ValueError, KeyError, TypeError) as error:
             raise PayloadError(f"not a header of packed code: {text[:80]!r}") from error
 
@@ -72,6 +75,26 @@ class Blob:
     def pack(self) -> bytes:
         """The bytes stored in Redis: a line that people can read, then the pickle."""
         return _MAGIC + self.header.to_json().encode() + b"\n" + self.body
+
+    def signed(self, keys: Keyring, namespace: str) -> Blob:
+        """The same, signed for this namespace; as it is where there is no key."""
+        if not keys:
+            return self
+        return replace(self, header=replace(self.header, signature=keys.sign(Purpose.CODE, self._covered(namespace))))
+
+    def check(self, keys: Keyring, namespace: str, digest: str) -> None:
+        """Raise PayloadError where there are keys and none of them signed this as the code with that digest."""
+        if keys and not (
+            self.header.digest == digest and keys.verify(Purpose.CODE, self._covered(namespace), self.header.signature)
+        ):
+            raise PayloadError(
+                f"the code of {self.header.what} (digest {digest[:12]}) is not signed, or its signature does not fit; "
+                "it is not loaded. Send it again from a process that has the key"
+            )
+
+    def _covered(self, namespace: str) -> tuple[Any, ...]:
+        header = self.header
+        return namespace, header.digest, header.format, header.python, int(header.by_value), self.body
 
     @classmethod
     def unpack(cls, data: bytes) -> Blob:

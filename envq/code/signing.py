@@ -68,6 +68,18 @@ def declaration_keys() -> Keyring:
     return _Process.declarations
 
 
+def check_keys() -> None:
+    """Raise ConfigurationError for keys that cannot be used, before anything depends on them."""
+    job_keys()
+    declaration_keys()
+
+
+def signed() -> str:
+    """What this process takes with a signature only: "" for nothing."""
+    kinds = {"jobs": job_keys(), "declarations": declaration_keys()}
+    return " and ".join(kind for kind, keys in kinds.items() if keys)
+
+
 def forget_keys() -> None:
     """Read them again at the next use."""
     _Process.jobs = _Process.declarations = None

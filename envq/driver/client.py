@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import redis
 
+from envq.code.signing import check_keys
 from envq.driver.inline import InlineRuns
 from envq.driver.scope import DriverMode, DriverScope
 from envq.environment import bind, env
@@ -46,6 +47,7 @@ class Client:
             self.connection = driver_client(self.settings.url)
         self.keys = Keys(valid_namespace(self.settings.namespace), database_number(self.connection))
         self.declarations = DeclarationStore(self.connection, self.keys)
+        check_keys()
         self.code = CodeStore(self.connection, self.keys)
         self.executors = ExecutorStore(self.connection, self.keys)
         self.scope = driver_scope

@@ -29,7 +29,7 @@ DriverMode = Literal["auto", "eager", "lazy", "never"]
 class Declarations(Protocol):
     """The store as a driver uses it."""
 
-    def snapshot(self) -> Snapshot: ...
+    def snapshot(self, *, checked: bool = False) -> Snapshot: ...
     def get(self, name: str) -> Declaration: ...
     def code(self, declaration: Declaration) -> Blob: ...
     def publish(self, wanted: Declaration, blob: Blob) -> Published: ...
@@ -155,7 +155,7 @@ class DriverScope:
     def recipes(self, deployment: Deployment) -> dict[str, Recipe]:
         """Everything declared, for jobs that run in this process; what was declared here is its original code."""
         with self._lock:
-            declarations = deployment.declarations.snapshot().declarations
+            declarations = deployment.declarations.snapshot(checked=True).declarations
             return {name: self._recipe_of(declaration, deployment) for name, declaration in declarations.items()}
 
     def close(self) -> None:

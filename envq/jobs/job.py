@@ -16,8 +16,8 @@ from envq.code.serializer import serializer as envq_serializer
 from envq.code.signing import job_keys
 from envq.driver.client import default_client
 from envq.driver.coroutines import runner
-from envq.jobs.calls import Call, arguments_of
 from envq.errors import PayloadError
+from envq.jobs.calls import Call, arguments_of
 from envq.jobs.outcome import CheckedResult, Outcome, before, newest
 from envq.jobs.signed import META_SIGNATURE, SIGNATURE, harmless, job_prefix, job_signature, meta_signature, refusal
 from envq.jobs.time_limit import stored_limit, whole_seconds
@@ -159,7 +159,7 @@ class Job(rq.job.Job, Generic[R]):
 
     def results(self) -> list[Any]:
         """As in RQ; raises PayloadError as ``latest_result`` does."""
-        return CheckedResult.all(self, serializer=self.serializer)
+        return cast("list[Any]", CheckedResult.all(self, serializer=self.serializer))
 
     def own_fields(self) -> dict[str, str | float | int]:
         """What envq adds to RQ's hash; nothing for a job with RQ's own options."""

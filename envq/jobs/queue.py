@@ -15,6 +15,7 @@ from rq.queue import EnqueueData
 from envq.clock import iso, utc_now
 from envq.code.payload import Blob
 from envq.code.serializer import serializer as envq_serializer
+from envq.code.signing import job_keys
 from envq.driver.client import Client
 from envq.jobs.callbacks import checked_callback
 from envq.jobs.calls import Call, Function, call_data, call_of, function_of, sharing_functions
@@ -271,6 +272,8 @@ class Queue(LateQueue):
         self._prepare_for_queue(job)
         if function.blob is None:
             return Pattern(job, Place((self.key, QUEUES), at_front))
+        if job_keys():
+            client.code.ensure(function.blob)
         code_key = client.keys.code(function.blob.header.digest)
         return Pattern(job, Place((self.key, QUEUES, code_key), at_front, code_life_s(options.get("failure_ttl"))))
 

@@ -12,6 +12,7 @@ import rq.job
 from rq.exceptions import NoSuchJobError
 from rq.job import JobStatus
 
+from envq.code.signing import job_keys
 from envq.errors import (
     GetTimeout,
     JobCancelled,
@@ -19,10 +20,11 @@ from envq.errors import (
     JobFailed,
     JobGone,
     JobStopped,
+    PayloadError,
     ResultNotKept,
 )
 from envq.jobs.inline_job import InlineJob
-from envq.jobs.job import Job
+from envq.jobs.job import FROM_START, Job
 from envq.jobs.listeners import deserted
 from envq.jobs.outcome import Entry, Outcome, failure
 from envq.jobs.outcome import read as read_entry
@@ -175,6 +177,10 @@ class _Waiting:
             job = by_key[key]
             for position, fields in entries:
                 self._after[job.id] = position.decode()
+                if job_keys() and _ran_before(job, fields):
+                    text = f"the newest result of job {job.id} is a copy of one of an earlier run; it is not loaded"
+                    self._end(job, Outcome(error=PayloadError(text)))
+                    break
                 ended = read_entry(fields, job.serializer, job.id, _function(job))
                 if ended is not None:
                     self._end(job, _if_stopped(job, ended))
@@ -268,6 +274,14 @@ def _patience_s(connection: redis.Redis) -> float:
     """How long a blocking read may take before the client gives up on its socket."""
     timeout_s = connection_options(connection).get("socket_timeout")
     return CHECK_S if not timeout_s else timeout_s / 2
+
+
+def _ran_before(job: Job[Any], fields: dict[bytes, bytes]) -> bool:
+    """Whether a result of this execution stands before those that are waited for."""
+    if job.result_after == FROM_START:
+        return False
+    earlier = cast("list[Entry]", cast(Any, job.connection).xrange(results_key(job.id), max=job.result_after))
+    return any(entry.get(b"execution_id") == fields.get(b"execution_id") for _, entry in earlier)
 
 
 def _function(job: Job[Any]) -> str:

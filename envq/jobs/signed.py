@@ -54,7 +54,7 @@ def refusal(job_id: str, fields: Mapping[bytes, bytes]) -> str:
         return f"the signature of job {job_id} does not fit its record: it was changed, or signed with another key"
     meta = fields.get(b"meta")
     if meta and not keys.verify(Purpose.META, (job_id, meta), fields.get(META_SIGNATURE.encode(), b"")):
-        return f"the signature of the meta data of job {job_id} does not fit: it was changed, or by somebody without a key"
+        return f"the signature of the meta data of job {job_id} does not fit: somebody without a key changed it"
     return ""
 
 

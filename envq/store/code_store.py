@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final, cast
 
 from redis import Redis
 
 from envq.code.payload import Blob
+from envq.code.signing import Keyring, job_keys
 from envq.errors import CodeMissing
 from envq.store.keys import Keys
 from envq.store.scripts import renew_code
@@ -17,21 +19,30 @@ CODE_TTL_S: Final = 395 * DAY_S
 
 
 class CodeStore:
-    """Blobs are written once per digest and renewed by whatever may need them later."""
+    """
+    Blobs are written once per digest and renewed by whatever may need them later.
 
-    def __init__(self, connection: Redis, keys: Keys) -> None:
+    Args:
+        signing: the keys that sign what is written and verify what is read
+    """
+
+    def __init__(self, connection: Redis, keys: Keys, signing: Callable[[], Keyring] = job_keys) -> None:
         self._connection = connection
         self._keys = keys
+        self._signing = signing
+        self._signed: set[str] = set()  # digests whose blob there is ours
 
     def get(self, digest: str, what: str) -> Blob:
-        """The blob; raises CodeMissing naming ``what``, PayloadError where it is no blob."""
+        """The blob; raises CodeMissing naming ``what``, PayloadError where it is none, or not signed as it must be."""
         data = cast(bytes | None, cast(Any, self._connection).get(self._keys.code(digest)))
         if data is None:
             raise CodeMissing(
                 f"the code of {what} (digest {digest[:12]}) is not in Redis any more; "
                 "enqueue or declare it again from a driver that has it"
             )
-        return Blob.unpack(data)
+        blob = Blob.unpack(data)
+        blob.check(self._signing(), self._keys.namespace, digest)
+        return blob
 
     def ensure(self, blob: Blob, *, for_s: int = 0) -> None:
         """
@@ -40,9 +51,16 @@ class CodeStore:
         A negative ``for_s`` keeps it for ever.
         """
         ttl_s = -1 if for_s < 0 else CODE_TTL_S + for_s
-        if not renew_code(self._connection, self._keys, blob.header.digest, ttl_s):
+        # One that lies there may be from a time, or a process, without a key.
+        fits = not self._signing() or blob.header.digest in self._signed
+        if not (fits and renew_code(self._connection, self._keys, blob.header.digest, ttl_s)):
             ex = None if ttl_s < 0 else ttl_s
-            self._connection.set(self._keys.code(blob.header.digest), blob.pack(), ex=ex)
+            self._connection.set(self._keys.code(blob.header.digest), self.packed(blob), ex=ex)
+            self._signed.add(blob.header.digest)
+
+    def packed(self, blob: Blob) -> bytes:
+        """What is to be stored."""
+        return blob.signed(self._signing(), self._keys.namespace).pack()
 
     def renew(self, digest: str, *, for_s: int = 0) -> bool:
         """Renew a blob that a kept failure or a scheduled retry may need; False where it is missing."""
@@ -50,5 +68,5 @@ class CodeStore:
 
     def keep(self, blob: Blob) -> None:
         """Have the blob there without an end, as declarations need it."""
-        self._connection.set(self._keys.code(blob.header.digest), blob.pack(), nx=True)
+        self._connection.set(self._keys.code(blob.header.digest), self.packed(blob), nx=not self._signing())
         self._connection.persist(self._keys.code(blob.header.digest))

@@ -11,12 +11,14 @@ from typing import Any, Final, Literal, cast
 from redis import Redis
 
 from envq.code.payload import Blob
-from envq.errors import NotDeclared, did_you_mean
+from envq.code.signing import declaration_keys
+from envq.errors import NotDeclared, PayloadError, did_you_mean
 from envq.store.code_store import CodeStore
 from envq.store.events import emit, event
 from envq.store.keys import Keys
 from envq.store.records import Declaration, EventKind
 from envq.store.scripts import DeclarationChange, change_declaration
+from envq.store.seal import Seal
 
 log = logging.getLogger("envq.env")
 
@@ -42,6 +44,7 @@ class Snapshot:
 
     generation: str
     declarations: dict[str, Declaration]
+    refused: frozenset[str] = frozenset()  # names whose declaration is not signed as it must be; left out above
 
 
 class DeclarationStore:
@@ -50,24 +53,35 @@ class DeclarationStore:
     def __init__(self, connection: Redis, keys: Keys) -> None:
         self._connection = connection
         self._keys = keys
-        self._code = CodeStore(connection, keys)
+        self._code = CodeStore(connection, keys, declaration_keys)
+        self._seal = Seal(connection, keys)
 
-    def snapshot(self) -> Snapshot:
-        """Everything declared, with its generation."""
+    def snapshot(self, *, checked: bool = False) -> Snapshot:
+        """
+        Everything declared, with its generation.
+
+        Args:
+            checked: leave out what must not be built, where declarations are signed
+        """
         with self._connection.pipeline(transaction=True) as pipeline:
             pipeline.get(self._keys.generation)
             pipeline.hgetall(self._keys.declarations)
-            generation, headers = cast(tuple[bytes | None, dict[bytes, bytes]], tuple(pipeline.execute()))
-        return Snapshot(
-            (generation or b"").decode(),
-            dict(_readable(headers)),
-        )
+            pipeline.get(self._keys.store_id)
+            replies = cast(tuple[bytes | None, dict[bytes, bytes], bytes | None], tuple(pipeline.execute()))
+        generation, headers, store = (replies[0] or b"").decode(), replies[1], (replies[2] or b"").decode()
+        if not checked:
+            return Snapshot(generation, dict(_readable(headers)))
+        signed = {name: header for name, header in headers.items() if self._may_be_used(name, header, store)}
+        refused = frozenset(name.decode(errors="replace") for name in headers.keys() - signed.keys())
+        return Snapshot(generation, dict(_readable(signed)), refused)
 
     def get(self, name: str) -> Declaration:
         """One declaration; raises NotDeclared, naming those that exist."""
         header = self._header(name)
         if not header:
             raise not_declared(name, self.snapshot().declarations)
+        if not self._seal.holds(header):
+            raise PayloadError(_not_signed(name))
         return Declaration.from_json(header)
 
     def code(self, declaration: Declaration) -> Blob:
@@ -122,12 +136,30 @@ class DeclarationStore:
     def _change(self, name: str, decide: Callable[[Declaration | None], Published], blob: Blob | None) -> Published:
         while True:
             header = self._header(name)
-            current = Declaration.from_json(header) if header else None
+            current = self._standing(name, header)
             published = decide(current)
             if published.change in ("unchanged", "older"):
                 return published
-            if self._write(header, current, published.declaration, blob.pack() if blob else b""):
+            if self._write(header, current, published.declaration, self._code.packed(blob) if blob else b""):
                 return published
+
+    def _standing(self, name: str, header: str) -> Declaration | None:
+        """The declaration in this header, without its signature; None also for one that does not count."""
+        if not header:
+            return None
+        if not self._seal.holds(header):
+            log.warning("%s; it is replaced", _not_signed(name))
+            return None
+        return replace(Declaration.from_json(header), signature="")
+
+    def _may_be_used(self, name: bytes, header: bytes, store: str) -> bool:
+        try:
+            holds = self._seal.holds(header, store)
+        except ValueError:
+            return True  # said to be unreadable, as without a key
+        if not holds:
+            log.error("%s; it is not built", _not_signed(name.decode(errors="replace")))
+        return holds
 
     def _write(self, expected: str, current: Declaration | None, new: Declaration | None, blob: bytes) -> bool:
         """Compare with the header as read, and write; None for ``new`` removes. False if somebody was faster."""
@@ -136,7 +168,7 @@ class DeclarationStore:
         change = DeclarationChange(
             name=standing.name,
             expected=expected,
-            header=new.to_json() if new else "",
+            header=self._seal.sign(new.to_json()) if new else "",
             new_digest=standing.digest,
             old_digest=before.digest,
             blob=blob,
@@ -159,6 +191,10 @@ def _readable(headers: dict[bytes, bytes]) -> Iterator[tuple[str, Declaration]]:
             yield name.decode(), Declaration.from_json(header)
         except (ValueError, TypeError) as error:  # one that nobody can read must not stop every executor
             log.error("the declaration %r cannot be read and is left out: %s", name, error)
+
+
+def _not_signed(name: str) -> str:
+    return f"the declaration of environment variable {name!r} is not signed, or its signature does not fit"
 
 
 def not_declared(name: str, known: dict[str, Declaration]) -> NotDeclared:

@@ -95,6 +95,11 @@ class Keys:
         return self._key("declarations")
 
     @property
+    def store_id(self) -> str:
+        """String, random: a signed declaration belongs to one store; drivers with a key write it; no TTL."""
+        return self._key("store-id")
+
+    @property
     def generation(self) -> str:
         """String ``counter:token``; changes with every declaration; compared for equality only; no TTL."""
         return self._key("generation")

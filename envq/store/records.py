@@ -48,6 +48,7 @@ class Declaration(_Json):
     declared_at: str = ""
     declared_by: str = ""
     history: list[str] = field(default_factory=list[str])  # digests of versions before, newest last
+    signature: str = ""  # as it stands in Redis; "" where nobody has a key
 
     @property
     def identity(self) -> tuple[int, str, int]:

@@ -10,6 +10,7 @@ from envq.recipes import stored_recipe
 from envq.runtime import Recipe, Runtime, State
 from envq.store.declarations import DeclarationStore, Snapshot
 from envq.store.records import Declaration
+from envq.workers.execution.replays import SeenDeclarations
 
 _SERVING: Final = (State.READY, State.UPDATE_FAILED)
 _FAILED: Final = (State.FAILED, State.QUARANTINED)
@@ -25,6 +26,7 @@ class CatchUp:
         self._runtime = runtime
         self._queues = frozenset(queues)
         self._snapshot = Snapshot("", {})
+        self._memory = SeenDeclarations()
 
     @property
     def generation(self) -> str:
@@ -38,7 +40,7 @@ class CatchUp:
 
     def pending(self) -> tuple[Snapshot, dict[str, Recipe], bool]:
         """What the store says now, as recipes, and whether taking it over would run an initializer."""
-        snapshot = self._store.snapshot()
+        snapshot = self._memory.without_replays(self._store.snapshot(checked=True))
         recipes = {
             name: stored_recipe(declaration, self._store.code)
             for name, declaration in snapshot.declarations.items()
@@ -49,6 +51,7 @@ class CatchUp:
     def adopt(self, snapshot: Snapshot, recipes: dict[str, Recipe]) -> None:
         """Change over to it; a build that fails leaves its state, nothing is raised."""
         before, self._snapshot = self._snapshot.declarations, snapshot
+        self._memory.note(snapshot)
         # Removed and declared again since we looked: nothing of the life before goes on serving.
         kept = {name: each for name, each in recipes.items() if self._lives_on(name, before)}
         if len(kept) < len(recipes):

@@ -29,7 +29,7 @@ from envq.clock import iso, utc_now
 from envq.code.serializer import serializer
 from envq.errors import PayloadError, headline
 from envq.jobs.enqueue_options import extra_life_s
-from envq.jobs import job as own_job
+from envq.jobs.job import Job as EnvqJob
 from envq.jobs.signed import require_signed
 from envq.store import events, scripts
 from envq.store.code_store import CodeStore
@@ -63,7 +63,7 @@ class RqPath(BaseWorker):
         self, name: str, queue_names: Sequence[str], connection: FencedRedis, keys: Keys, deadlines: Deadlines
     ) -> None:
         queues = [
-            Queue(queue, connection=connection, job_class=own_job.Job, serializer=serializer) for queue in queue_names
+            Queue(queue, connection=connection, job_class=EnvqJob, serializer=serializer) for queue in queue_names
         ]
         super().__init__(
             cast(Any, queues),
@@ -146,7 +146,9 @@ class RqPath(BaseWorker):
         if status in _ENDED:
             self._enqueue_dependents_safely(self.queue_of(job), job)
         # Whose move to the ready ones committed is known to nobody.
-        for queue in {queue.name: queue for queue in (*self.queues, *Queue.all(self.connection, own_job.Job, serializer))}.values():
+        for queue in {
+            queue.name: queue for queue in (*self.queues, *Queue.all(self.connection, EnvqJob, serializer))
+        }.values():
             queue.ready_job_registry.cleanup()
         if job.has_rate_limit:
             RateLimitRegistry.from_job(job).release_stale_and_enqueue(job.id)

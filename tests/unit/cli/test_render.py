@@ -102,7 +102,18 @@ def test_declare_says_what_it_brought_about() -> None:
 
 def test_banner_names_version_server_queues_and_variables() -> None:
     facts = Banner(
-        "1.2", "web", "Valkey 9.1", "append-only file", "redis://h/0", "b", ("hi", "lo"), 2, False, True, [MODEL]
+        "1.2",
+        "web",
+        "Valkey 9.1",
+        "append-only file",
+        "redis://h/0",
+        "b",
+        ("hi", "lo"),
+        2,
+        False,
+        True,
+        "jobs",
+        [MODEL],
     )
     text = "\n".join(banner(facts))
     for part in (
@@ -114,6 +125,7 @@ def test_banner_names_version_server_queues_and_variables() -> None:
         "Valkey 9.1",
         "append-only file",
         "hi, lo",
+        "only what is signed is run: jobs",
         "model v2",
     ):
         assert part in text
