@@ -201,7 +201,7 @@ def assemble(config: ExecutorConfig, slot: Slot, ledger: Ledger, deadlines: Dead
         known_names=lambda: catch_up.declared,
     )
     reporter.states = runtime.states
-    bind(ExecutorScope(runtime, lambda: catch_up.declared))
+    bind(ExecutorScope(runtime, lambda: catch_up.declared, slot.note_read))
     settings.set_worker_identity(config.name)
     client = _work_for_jobs(worker, keys, connection)
     deadlines.after_strike = lambda: _drop_connections(connection, client.connection)
