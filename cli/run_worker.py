@@ -19,6 +19,7 @@ from envq.errors import ConfigurationError, ServerUnavailable
 from envq.settings import Settings
 from envq.store.connection import ServerFacts, database_number, explain, safe_url, server_facts, worker_client
 from envq.store.declarations import DeclarationStore
+from envq.store.key_types import check_key_types
 from envq.store.keys import Keys
 from envq.store.records import Declaration
 from envq.workers import logs
@@ -113,6 +114,7 @@ def _variables(config: WorkerConfig) -> list[Declaration]:
     client = worker_client(config.settings.url)
     keys = Keys(config.settings.namespace, database_number(client))
     try:
+        check_key_types(client, keys)
         declared = DeclarationStore(client, keys).snapshot().declarations.values()
     except (redis.RedisError, OSError) as error:
         raise explain(error, config.settings.url, config.settings.url_source) from None

@@ -172,7 +172,7 @@ class Parts:
         events.emit(self.connection, self.keys, events.event(kind, worker=self.info.name))
 
     def _fail_unreadable(self, claimed: Claimed, cause: Exception) -> None:
-        job = WorkerJob(claimed.job_id, self.connection)
+        job = WorkerJob.named(claimed.job_id, self.connection)
         job.origin = claimed.fields.get(b"origin", b"").decode(errors="replace")
         job.description = claimed.fields.get(b"description", b"").decode(errors="replace")
         self.rq.note(Execution(claimed.execution_id, claimed.job_id, self.connection, self.info.name))

@@ -60,6 +60,18 @@ def test_what_a_dead_executor_had_noted_is_stored_and_only_the_rest_goes_back(re
     assert crashes == [None, b"1", None, None]
 
 
+def test_an_id_that_is_no_text_holds_up_nothing(redis_client: Redis, keys: Keys) -> None:
+    queue = Queue("q", connection=redis_client)
+    job = queue.enqueue("time.time")
+    redis_client.copy(job.key, b"rq:job:\xff")
+    redis_client.rpush(keys.claims(EXECUTOR), b"\xff", job.id)
+    settlements = Settlements(keys)
+    settlements.add(Settlement(EXECUTOR, NOTHING_RAN, "killed"))
+    settlements.work_off(redis_client)
+    assert not settlements
+    assert redis_client.exists(keys.claims(EXECUTOR)) == 0
+
+
 def test_an_end_that_no_server_takes_holds_up_nothing(redis_client: Redis, keys: Keys) -> None:
     queue = Queue("q", connection=redis_client)
     ids = [queue.enqueue("time.time").id for _ in range(2)]
