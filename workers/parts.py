@@ -215,7 +215,7 @@ def assemble(config: ExecutorConfig, slot: Slot, ledger: Ledger, deadlines: Dead
     services = Services(
         config.name, runtime, rq_path, storing, batch, deadlines, loop, threads, slot, worker.through_rq
     )
-    layers = [*middleware.OUTER, *map(middleware.load, worker.middleware), *middleware.INNER]
+    layers = [*middleware.OUTER, *middleware.of_user(worker.middleware), *middleware.INNER]
     return Parts(
         connection=connection,
         keys=keys,
