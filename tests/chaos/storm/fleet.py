@@ -18,7 +18,7 @@ from support.workers import WorkerProcess
 
 WORKERS: Final = 2
 EXECUTORS: Final = 2
-LEASE_S: Final = 8.0
+LEASE_S: Final = 8.0  # in the long run
 SERVER_WITHIN_S: Final = 30.0
 TESTS: Final = Path(__file__).parents[2]
 STOP_WITHIN_S: Final = 60.0
@@ -27,11 +27,11 @@ STOP_WITHIN_S: Final = 60.0
 class Fleet:
     """Workers in the same places; all that ever ran are remembered until the end."""
 
-    def __init__(self, url: str, directory: Path, effects: Path, options: tuple[str, ...] = ()) -> None:
+    def __init__(self, url: str, directory: Path, effects: Path, lease_s: float) -> None:
+        self.lease_s = lease_s
         self._url = url
         self._directory = directory
         self._effects = effects
-        self._options = options
         self._numbers = itertools.count()
         self.all: list[WorkerProcess] = []
         self.places: list[WorkerProcess] = []
@@ -116,8 +116,8 @@ class Fleet:
 
     def _launch(self) -> WorkerProcess:
         directory = self._directory / f"worker-{next(self._numbers)}"
-        limits = ("--lease", str(LEASE_S), "--wait-for-server", str(SERVER_WITHIN_S))
-        arguments = (*QUEUES, "-w", str(EXECUTORS), "-P", str(TESTS), *limits, *self._options)
+        limits = ("--lease", str(self.lease_s), "--wait-for-server", str(SERVER_WITHIN_S))
+        arguments = (*QUEUES, "-w", str(EXECUTORS), "-P", str(TESTS), *limits)
         env = {EFFECTS: str(self._effects)}
         self.all.append(WorkerProcess(*arguments, url=self._url, directory=directory, env=env))
         return self.all[-1]

@@ -38,6 +38,7 @@ def figures(plan: Plan, weather: Counter[str], verdict: Counter[str]) -> dict[st
         "schedulers and starting executors killed": weather["schedulers and newborn killed"],
         "supervisors killed": weather["kill a supervisor"],
         "whole workers killed": weather["lose a worker"],
+        "all workers killed while a reply was on its way": weather["workers lost at a reply"],
         "workers frozen beyond their lease": weather["freeze a worker"],
         "workers replaced by SIGTERM": weather["roll"],
         "server restarts": weather["kill the server"] + weather["shut the server down"],

@@ -22,7 +22,7 @@ from typing import Any, Final
 from chaos.storm import dust
 from chaos.storm.declaring import Declaring
 from chaos.storm.driver import Driver
-from chaos.storm.fleet import Fleet
+from chaos.storm.fleet import LEASE_S, Fleet
 from chaos.storm.ledger import Effects
 from chaos.storm.patience import AWAY
 from chaos.storm.plan import Plan, make_plan
@@ -49,7 +49,7 @@ class Outcome:
     figures: dict[str, Any]
 
 
-def run(plan: Plan, binary: Path, directory: Path, *, tell: bool = False) -> Outcome:
+def run(plan: Plan, binary: Path, directory: Path, *, lease_s: float = LEASE_S, tell: bool = False) -> Outcome:
     """Let the plan happen; the processes it starts are gone when this returns."""
     effects = directory / "effects"
     effects.touch()
@@ -57,7 +57,7 @@ def run(plan: Plan, binary: Path, directory: Path, *, tell: bool = False) -> Out
     proxy = CuttingProxy(server.port)
     driver_scope.close()
     before = swap_default(None)
-    fleet = Fleet(f"redis://127.0.0.1:{proxy.port}/0", directory, effects)
+    fleet = Fleet(f"redis://127.0.0.1:{proxy.port}/0", directory, effects, lease_s)
     try:
         return _Storm(plan, server, proxy, fleet, effects, tell=tell).run()
     finally:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import redis
 from chaos.storm.declaring import Declaring
-from chaos.storm.fleet import LEASE_S, WORKERS, Fleet, send
+from chaos.storm.fleet import WORKERS, Fleet, send
 from chaos.storm.plan import Round
 from support.proxy import CUT_AFTER, CUT_INSIDE, CUTS, CuttingProxy
 from support.servers import Server
@@ -22,7 +22,8 @@ from envq.store.scripts import digest
 SCRIPTS: Final = [digest(name).encode() for name in ("claim", "finish", "giveback", "release", "beat")]
 # What RQ's own code sends, and a few that stand in every pipeline.
 COMMANDS: Final = [b"EXEC", b"WATCH", b"lpos", b"LPOS", b"HGETALL", b"SUBSCRIBE", b"BLMOVE"]
-FROZEN_S: Final = LEASE_S + 2.0
+COMMITS: Final = [b"EXEC", b"EXEC", b"EXEC", digest("finish").encode(), digest("claim").encode()]
+STRUCK_WITHIN_S: Final = 3.0
 REDIS_ERRORS: Final = (redis.RedisError, OSError)
 
 
@@ -73,6 +74,18 @@ class Weather:
     def _lose_worker(self, chance: random.Random) -> None:
         self._fleet.lose(chance.randrange(WORKERS))
 
+    def _lose_all_at_reply(self, chance: random.Random) -> None:
+        """Whoever sent the command is gone when the server has acted, and so is everybody who knew that he sent it."""
+        acted, gone = threading.Event(), threading.Event()
+        self._proxy.before_cut = lambda: (acted.set(), gone.wait(STRUCK_WITHIN_S))
+        self._proxy.cut(chance.choice(COMMITS), CUT_AFTER, times=1)
+        if acted.wait(STRUCK_WITHIN_S):
+            self.counted["workers lost at a reply"] += 1
+            for at in range(WORKERS):
+                self._fleet.lose(at)
+        gone.set()
+        self._proxy.before_cut = lambda: None
+
     def _pause(self, chance: random.Random) -> None:
         self._pause_one(chance, signal.SIGCONT)
 
@@ -89,7 +102,7 @@ class Weather:
 
     def _freeze(self, chance: random.Random) -> None:
         frozen = self._fleet.freeze(chance.randrange(WORKERS))
-        self._never.wait(FROZEN_S)
+        self._never.wait(self._fleet.lease_s + 2.0)
         for pid in reversed(frozen):  # the executors first: they may try to store before their supervisor is awake
             send(pid, signal.SIGCONT)
 
@@ -136,6 +149,7 @@ class Weather:
         "kill a scheduler": _kill_scheduler,
         "kill a supervisor": _kill_supervisor,
         "lose a worker": _lose_worker,
+        "lose all at a reply": _lose_all_at_reply,
         "hang the server": _hang_server,
         "pause a process": _pause,
         "pause and kill": _pause_and_kill,
