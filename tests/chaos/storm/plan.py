@@ -11,9 +11,9 @@ JOBS_A_ROUND: Final = 50
 
 # Kind and weight: "noop", "read" and so on go in bulk, the others one by one.
 KINDS: Final = {
-    "noop": 24, "read": 12, "custom": 8, "shaky": 2, "nap": 24, "long": 2, "large": 1, "fail": 4, "once": 8,
-    "fail-once": 1, "retry": 4, "again": 2, "told": 4, "fail-told": 2, "coroutine": 4, "later": 2, "parent": 3,
-    "failing-parent": 1, "stock": 5, "stock-read": 2,
+    "noop": 24, "read": 12, "custom": 8, "shaky": 2, "nap": 22, "long": 2, "overdue": 0.5, "large": 1, "fail": 4,
+    "once": 8, "fail-once": 1, "retry": 4, "again": 2, "told": 4, "fail-told": 2, "coroutine": 4, "later": 2,
+    "parent": 3, "failing-parent": 1.5, "stock": 5, "stock-read": 2, "group": 0.5,
 }  # fmt: skip
 
 # What happens beside the jobs, and its weight.
@@ -84,7 +84,7 @@ def _orders(chance: random.Random, first: int, wanted: int) -> list[Order]:
     while len(orders) < wanted:
         kind = chance.choices(kinds, weights)[0]
         queue = chance.choice(QUEUES)
-        bulk = kind in ("noop", "read", "custom", "nap") and chance.random() < 0.12
+        bulk = kind == "group" or (kind in ("noop", "read", "custom", "nap") and chance.random() < 0.12)
         for _ in range(chance.randint(5, 40) if bulk else 1):
             orders.append(Order(first + len(orders), kind, queue, bulk))
         if kind in ("parent", "failing-parent"):
