@@ -37,6 +37,11 @@ class CuttingProxy:
         return port
 
     @property
+    def url(self) -> str:
+        """Of database 0 behind it."""
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    @property
     def left(self) -> int:
         """How many cuts are still to come."""
         return self._left

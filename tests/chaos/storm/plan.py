@@ -20,9 +20,9 @@ KINDS: Final = {
 WEATHER: Final = {
     "kill an executor": 11, "kill a scheduler": 1, "kill a supervisor": 2, "lose a worker": 2,
     "lose all at a reply": 1, "hang the server": 0.5, "pause a process": 3, "pause and kill": 3,
-    "cut a script": 7, "lose a reply": 6, "cut all": 1, "kill a client": 2, "kill all clients": 0.6,
-    "flush scripts": 1, "roll": 1.5, "declare steady": 3, "declare custom": 2, "declare shaky": 2,
-    "declare chained": 1, "remove shaky": 1, "calm": 2,
+    "cut a script": 7, "lose a reply": 6, "lose an enqueue": 4, "cut all": 1, "kill a client": 2,
+    "kill all clients": 0.6, "flush scripts": 1, "roll": 1.5, "declare steady": 3, "declare custom": 2,
+    "declare shaky": 2, "declare chained": 1, "remove shaky": 1, "calm": 2,
 }  # fmt: skip
 RESTARTS: Final = ("kill the server", "shut the server down", "kill the server")
 

@@ -45,6 +45,7 @@ def figures(plan: Plan, weather: Counter[str], verdict: Counter[str]) -> dict[st
         "of them by SIGKILL": weather["kill the server"],
         "server hung for seconds": weather["hang the server"],
         "connections cut, or their reply lost": weather["connections cut"],
+        "connections of the driver cut": weather["enqueues cut"],
         "CLIENT KILL": weather["kill a client"] + weather["kill all clients"],
         "SCRIPT FLUSH": weather["flush scripts"],
         "declarations changed": declared,

@@ -121,7 +121,7 @@ def _is_unbuilt(error: envq.JobFailed) -> bool:
 def _results(client: redis.Redis, jobs: Sequence[Enqueued]) -> list[Any]:
     """By the API; None of a job that has not ended."""
     found = dust.statuses(client, [job.job_id for job in jobs])
-    ended = [job.job_id for job, status in zip(jobs, found, strict=True) if status not in dust.OPEN]
+    ended = [job.job_id for job, status in zip(jobs, found, strict=True) if status in dust.ENDED]
     results = dict(zip(ended, envq.get(ended, timeout=GET_WITHIN_S, return_exceptions=True), strict=True))
     return [results.get(job.job_id) for job in jobs]
 

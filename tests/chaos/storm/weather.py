@@ -8,6 +8,7 @@ import signal
 import threading
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final
 
 import redis
@@ -23,16 +24,30 @@ SCRIPTS: Final = [digest(name).encode() for name in ("claim", "finish", "givebac
 # What RQ's own code sends, and a few that stand in every pipeline.
 COMMANDS: Final = [b"EXEC", b"WATCH", b"lpos", b"LPOS", b"HGETALL", b"SUBSCRIBE", b"BLMOVE"]
 COMMITS: Final = [b"EXEC", b"EXEC", b"EXEC", digest("finish").encode(), digest("claim").encode()]
+ENQUEUES: Final = [b"EXEC", digest("enqueue").encode(), digest("declare").encode()]
 STRUCK_WITHIN_S: Final = 3.0
 REDIS_ERRORS: Final = (redis.RedisError, OSError)
+
+
+@dataclass(frozen=True)
+class Proxies:
+    """Between the server and those who work with it."""
+
+    workers: CuttingProxy
+    driver: CuttingProxy
+
+    def close(self) -> None:
+        self.workers.close()
+        self.driver.close()
 
 
 class Weather:
     """Makes it."""
 
-    def __init__(self, server: Server, proxy: CuttingProxy, fleet: Fleet, declaring: Declaring) -> None:
+    def __init__(self, server: Server, proxies: Proxies, fleet: Fleet, declaring: Declaring) -> None:
         self.counted: Counter[str] = Counter()
-        self._server, self._proxy, self._fleet, self._declaring = server, proxy, fleet, declaring
+        self._server, self._proxy, self._fleet, self._declaring = server, proxies.workers, fleet, declaring
+        self._to_driver = proxies.driver
         self._never = threading.Event()
 
     def happen(self, planned: Round) -> None:
@@ -52,7 +67,9 @@ class Weather:
     def clear(self) -> None:
         """Nothing that was asked of the proxy is still to come."""
         self.counted["connections cut"] = self._proxy.cuts
-        self._proxy.cut(b"", "", times=0)
+        self.counted["enqueues cut"] = self._to_driver.cuts
+        for proxy in (self._proxy, self._to_driver):
+            proxy.cut(b"", "", times=0)
 
     def _kill_executor(self, chance: random.Random) -> None:
         self._kill(chance, registered=True)
@@ -112,6 +129,9 @@ class Weather:
     def _lose_reply(self, chance: random.Random) -> None:
         self._proxy.cut(chance.choice([*SCRIPTS, *COMMANDS]), chance.choice([CUT_AFTER, CUT_INSIDE]), times=2)
 
+    def _lose_enqueue(self, chance: random.Random) -> None:
+        self._to_driver.cut(chance.choice(ENQUEUES), chance.choice(CUTS), times=chance.randint(1, 4))
+
     def _cut_all(self, chance: random.Random) -> None:
         self._proxy.cut(b"", chance.choice(CUTS), times=12)
 
@@ -156,6 +176,7 @@ class Weather:
         "freeze a worker": _freeze,
         "cut a script": _cut,
         "lose a reply": _lose_reply,
+        "lose an enqueue": _lose_enqueue,
         "cut all": _cut_all,
         "kill a client": _kill_client,
         "kill all clients": _kill_clients,
