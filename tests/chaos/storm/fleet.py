@@ -92,7 +92,8 @@ class Fleet:
             except AssertionError:
                 self.faults.append(f"{worker} did not stop within {STOP_WITHIN_S:g} s of SIGTERM")
                 continue
-            if code != 0:
+            # One that had not come so far as to listen to signals had nothing to put in order either.
+            if code != 0 and (code != -signal.SIGTERM or worker.output):
                 self.faults.append(f"{worker} ended with code {code} after SIGTERM")
 
     def strangers(self, executors: Iterable[str]) -> list[str]:
