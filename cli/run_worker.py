@@ -16,7 +16,6 @@ from envq.cli.render import Banner, banner
 from envq.cli.worker_config import worker_config
 from envq.code.signing import check_keys, signed
 from envq.errors import ConfigurationError, ServerUnavailable
-from envq.settings import Settings
 from envq.store.connection import ServerFacts, database_number, explain, safe_url, server_facts, worker_client
 from envq.store.declarations import DeclarationStore
 from envq.store.key_types import check_key_types
@@ -48,8 +47,8 @@ def run(context: typer.Context) -> int:
     check_middleware(config)
     if config.configure_logging:
         configure_logging(config)
-    facts = reach_server(config.settings, context.params["wait_for_server"])
-    for line in banner(_banner(config, facts)):
+    facts, declared = reach_server(config, context.params["wait_for_server"])
+    for line in banner(_banner(config, facts, declared)):
         log.info("%s", line)
     return Supervisor(config).run()
 
@@ -75,14 +74,19 @@ def check_middleware(config: WorkerConfig) -> None:
         raise ConfigurationError(f"--middleware {', '.join(config.middleware)}: {reason}; correct the flag or --path")
 
 
-def reach_server(settings: Settings, patience_s: float) -> ServerFacts:
-    """What the server is; asks again until it answers or patience is over, then raises ServerUnavailable."""
+def reach_server(config: WorkerConfig, patience_s: float) -> tuple[ServerFacts, list[Declaration]]:
+    """
+    What the server is, and what this worker is going to build at its start.
+
+    Asks again until both are told or patience is over, then raises ServerUnavailable.
+    """
+    settings = config.settings
     client = worker_client(settings.url)
     deadline = time.monotonic() + patience_s
     try:
         while True:
             try:
-                return server_facts(client, settings.url, settings.url_source)
+                return server_facts(client, settings.url, settings.url_source), _variables(client, config)
             except ServerUnavailable as error:
                 if time.monotonic() >= deadline:
                     raise
@@ -92,7 +96,7 @@ def reach_server(settings: Settings, patience_s: float) -> ServerFacts:
         client.close()
 
 
-def _banner(config: WorkerConfig, facts: ServerFacts) -> Banner:
+def _banner(config: WorkerConfig, facts: ServerFacts, declared: list[Declaration]) -> Banner:
     return Banner(
         version=version("envq"),
         label=config.label,
@@ -105,19 +109,15 @@ def _banner(config: WorkerConfig, facts: ServerFacts) -> Banner:
         scheduler=config.scheduler,
         burst=config.burst,
         signed=signed(),
-        variables=_variables(config),
+        variables=declared,
     )
 
 
-def _variables(config: WorkerConfig) -> list[Declaration]:
-    """What this worker is going to build at its start."""
-    client = worker_client(config.settings.url)
+def _variables(client: redis.Redis, config: WorkerConfig) -> list[Declaration]:
     keys = Keys(config.settings.namespace, database_number(client))
     try:
         check_key_types(client, keys)
         declared = DeclarationStore(client, keys).snapshot().declarations.values()
     except (redis.RedisError, OSError) as error:
         raise explain(error, config.settings.url, config.settings.url_source) from None
-    finally:
-        client.close()
     return [each for each in declared if each.queues is None or set(each.queues) & set(config.queues)]

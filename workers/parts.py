@@ -83,16 +83,16 @@ class Parts:
 
     def birth(self) -> None:
         """Register with RQ's tools and ours, then build what is declared."""
+        self._give_sign_of_life()
         self.rq.register_birth()
         self.reporter.publish("building")
-        self._give_sign_of_life()
         snapshot, recipes, _ = self.catch_up.pending()
         self.adopt(snapshot, recipes)
         self.memory.begin()
         self._emit(EventKind.EXECUTOR_STARTED)
 
     def _give_sign_of_life(self) -> None:
-        # The mark of a build counts as a death where its executor is not among the living.
+        # Before anything else: who is not among the living is not missed, and the mark of its build counts as a death.
         now, silence_ms = utc_now(), round(self.lease.silence_s * 1000)
         sign = scripts.Beat(self.info.name, "", "", iso(now), now.timestamp(), silence_ms)
         scripts.beat(self.connection, self.keys, [sign])

@@ -6,6 +6,7 @@ import contextlib
 import select
 import socket
 import threading
+from collections.abc import Callable
 from typing import Final
 
 CUT_BEFORE: Final = "before the server sees it"
@@ -25,6 +26,7 @@ class CuttingProxy:
         self._lock = threading.Lock()
         self._mark, self._where, self._left = b"", "", 0
         self.cuts = 0  # that were made
+        self.before_cut: Callable[[], object] = lambda: None  # called when the server has acted, before it is cut
         self._closed = False
         self._threads = [threading.Thread(target=self._accept, daemon=True)]
         self._threads[0].start()
@@ -33,6 +35,11 @@ class CuttingProxy:
     def port(self) -> int:
         port: int = self._listener.getsockname()[1]
         return port
+
+    @property
+    def url(self) -> str:
+        """Of database 0 behind it."""
+        return f"redis://127.0.0.1:{self.port}/0"
 
     @property
     def left(self) -> int:
@@ -92,5 +99,6 @@ class CuttingProxy:
         far.sendall(data)
         far.settimeout(_LONGEST_WAIT_S)
         reply = far.recv(_CHUNK)  # one piece of it at least: the server has acted
+        self.before_cut()
         if where == CUT_INSIDE:
             near.sendall(reply[: len(reply) // 2])
