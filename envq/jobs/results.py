@@ -28,7 +28,7 @@ from envq.jobs.job import FROM_START, Job
 from envq.jobs.listeners import deserted
 from envq.jobs.outcome import Entry, Outcome, failure
 from envq.jobs.outcome import read as read_entry
-from envq.store.connection import connection_options
+from envq.store.connection import at_most, connection_options
 from envq.store.keys import results as results_key
 from envq.store.keys import workers_of
 
@@ -123,7 +123,8 @@ class _Waiting:
         last_look = self._left_s() <= 0
         lost: Exception | None = None
         try:
-            self._look(first.connection, window)
+            with at_most(first.connection, 0):  # it is asked again here, as long as there is time
+                self._look(first.connection, window)
         except (redis.ConnectionError, redis.TimeoutError) as error:
             lost = error
             time.sleep(max(0.0, min(RECONNECT_S, self._left_s())))
