@@ -135,7 +135,7 @@ class Executor:
         """
         parts = self._parts
         reply = self._take()
-        if reply.generation == parts.catch_up.generation:
+        if parts.catch_up.is_current(reply.generation):
             return reply
         snapshot, recipes, would_build = parts.catch_up.pending()
         if reply.jobs and would_build:
@@ -151,7 +151,7 @@ class Executor:
 
     def _claim_again(self) -> ClaimReply | None:
         reply = self._take()
-        if reply.jobs and reply.generation != self._parts.catch_up.generation:
+        if reply.jobs and not self._parts.catch_up.is_current(reply.generation):
             self._parts.batch.hand_back()
             return None
         return reply
@@ -316,9 +316,9 @@ class Executor:
 
     # -- Redis ---------------------------------------------------------------------------------------------
 
-    def _tell_of_outage(self, error: Exception) -> None:
-        why = explain(error, self.config.worker.settings.url) if isinstance(error, RedisError | OSError) else error
-        self._parts.batch.outage.tell("%s: what is not stored yet is kept, and it is tried again", why)
+    def _tell_of_outage(self, error: RedisError | OSError) -> None:
+        why = str(explain(error, self.config.worker.settings.url)).removesuffix("?")
+        self._parts.batch.outage.tell("%s; results are kept, and it is tried again", why)
 
     def _become_copy(self) -> None:
         """In a process that a job forks: it owns neither slot nor ledger."""

@@ -24,7 +24,9 @@ from envq.store.connection import (
     server_facts,
 )
 from envq.store.declarations import DeclarationStore
+from envq.store.driver_client import DriverPool
 from envq.store.executor_store import ExecutorStore
+from envq.store.generation import turned_back
 from envq.store.keys import Keys
 
 
@@ -46,6 +48,7 @@ class Client:
     """
 
     jobs_here: dict[str, Any] | None = None
+    _made = 0  # connections, when it was last looked
 
     def __init__(
         self, url: str | redis.Redis | None = None, namespace: str | None = None, retry_for: float | None = None
@@ -69,6 +72,21 @@ class Client:
         """Ask the server; raises ServerUnavailable if it cannot be reached, refuses us or is too old."""
         with at_most(self.connection, AT_ONCE_S):  # most often it is the URL that is wrong
             server_facts(self.connection, self.settings.url, self.settings.url_source)
+
+    def look_again(self) -> None:
+        """
+        Publish what this process has declared once more, if the store has lost it.
+
+        Asks only where a connection was made anew since it was last asked, as after a restart of Redis.
+        """
+        known = self.scope.generation_of(self)
+        if not known or not isinstance(pool := self.connection.connection_pool, DriverPool):
+            return
+        pool.freshen()
+        if pool.made != self._made:
+            self._made = pool.made
+            if turned_back(known, self.declarations.generation()):
+                self.scope.publish_again(self)
 
     def close(self) -> None:
         """Close its connections, and tear down the variables of jobs that ran in this process."""

@@ -37,10 +37,14 @@ class DriverPool(redis.ConnectionPool):
 
     Unlike redis-py's BlockingConnectionPool it takes no lock while there are connections to give, and a forked child
     waits for no lock that a thread of its parent held.
+
+    Attributes:
+        made: how often a connection was made
     """
 
     def __init__(self, *, timeout: float, **options: Any) -> None:
         self._timeout_s = timeout
+        self.made = 0
         self._renew_locks()
         super().__init__(**options)
         _pools.add(self)
@@ -54,11 +58,15 @@ class DriverPool(redis.ConnectionPool):
             connection = self._wait_for_one()
         self._in_use.add(connection)
         try:
-            _make_ready(connection)
+            self.made += _make_ready(connection)
         except BaseException:
             self.release(connection)
             raise
         return connection
+
+    def freshen(self) -> None:
+        """Have the connection that is used next, and find out whether the server has closed it meanwhile."""
+        self.release(self.get_connection())
 
     def get_settled(self) -> Any:
         """The same for a caller that can do with one that the server has closed; spares a look at the socket."""
@@ -314,11 +322,15 @@ def _packed(connection: Any, command: tuple[Any, ...]) -> Any:
     return connection.pack_command(*command) if _pack is None else (_pack(command),)
 
 
-def _make_ready(connection: Any) -> None:
-    """Connect it if it is not, or if it was closed by the server or holds a reply that nobody has read."""
+def _make_ready(connection: Any) -> bool:
+    """
+    Connect it if it is not, or if it was closed by the server or holds a reply that nobody has read.
+
+    Whether it was connected now.
+    """
     if connection._sock is None:
         connection.connect()
-        return
+        return True
     try:
         usable = not connection.can_read()
     except _LOST:
@@ -326,6 +338,7 @@ def _make_ready(connection: Any) -> None:
     if not usable:
         connection.disconnect()
         connection.connect()
+    return not usable
 
 
 def _after_fork() -> None:

@@ -91,4 +91,5 @@ class Link:
     def _lost(self, error: RedisError | OSError) -> None:
         self.up = False
         self._retry_at = time.monotonic() + self._backoff.next()
-        self._outage.tell("%s; running jobs go on, and it is tried again", explain(error, self._url))
+        why = str(explain(error, self._url)).removesuffix("?")
+        self._outage.tell("%s; running jobs go on, and it is tried again", why)
