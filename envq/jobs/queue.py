@@ -7,7 +7,6 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Final, cast
 
-import redis
 from redis.client import Pipeline
 from rq.job import JobStatus, Retry
 from rq.queue import EnqueueData
