@@ -17,12 +17,13 @@ from envq.cli.worker_config import worker_config
 from envq.code.signing import check_keys, signed
 from envq.errors import ConfigurationError, ServerUnavailable
 from envq.settings import Settings
-from envq.store.connection import ServerFacts, database_number, explain, safe_url, server_facts, worker_client
+from envq.store.connection import ServerFacts, database_number, explain, primary_facts, safe_url, worker_client
 from envq.store.declarations import DeclarationStore
 from envq.store.keys import Keys
 from envq.store.records import Declaration
 from envq.workers import logs
 from envq.workers.config import WorkerConfig
+from envq.workers.outage import Outage
 from envq.workers.supervision.supervisor import Supervisor
 
 log = logging.getLogger("envq.worker")
@@ -50,6 +51,8 @@ def run(context: typer.Context) -> int:
     facts = reach_server(config.settings, context.params["wait_for_server"])
     for line in banner(_banner(config, facts)):
         log.info("%s", line)
+    for warning in facts.warnings:
+        log.warning("%s", warning)
     return Supervisor(config).run()
 
 
@@ -77,15 +80,15 @@ def check_middleware(config: WorkerConfig) -> None:
 def reach_server(settings: Settings, patience_s: float) -> ServerFacts:
     """What the server is; asks again until it answers or patience is over, then raises ServerUnavailable."""
     client = worker_client(settings.url)
-    deadline = time.monotonic() + patience_s
+    deadline, outage = time.monotonic() + patience_s, Outage()
     try:
         while True:
             try:
-                return server_facts(client, settings.url, settings.url_source)
+                return primary_facts(client, settings.url, settings.url_source)
             except ServerUnavailable as error:
                 if time.monotonic() >= deadline:
                     raise
-                log.info("waiting for Redis: %s", error)
+                outage.tell("waiting for Redis: %s", error)
                 time.sleep(SERVER_RETRY_S)
     finally:
         client.close()

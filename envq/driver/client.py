@@ -21,7 +21,7 @@ from envq.store.connection import (
     connection_options,
     database_number,
     driver_client,
-    server_facts,
+    primary_facts,
 )
 from envq.store.declarations import DeclarationStore
 from envq.store.driver_client import DriverPool
@@ -71,7 +71,7 @@ class Client:
     def check(self) -> None:
         """Ask the server; raises ServerUnavailable if it cannot be reached, refuses us or is too old."""
         with at_most(self.connection, AT_ONCE_S):  # most often it is the URL that is wrong
-            server_facts(self.connection, self.settings.url, self.settings.url_source)
+            primary_facts(self.connection, self.settings.url, self.settings.url_source)
 
     def look_again(self) -> None:
         """

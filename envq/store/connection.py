@@ -16,7 +16,7 @@ from envq.errors import ConfigurationError, ServerUnavailable
 from envq.store import sentinel
 from envq.store.driver_client import DriverClient, DriverPool
 from envq.store.patience import Patience
-from envq.store.replies import Parser
+from envq.store.replies import NotPrimary, Parser
 from envq.store.trouble import REDIS_ERRORS, explain, is_about_the_data, safe_url
 
 CONNECT_TIMEOUT_S: Final = 5.0
@@ -131,6 +131,18 @@ class ServerFacts:
     name: str
     version: str
     durability: str
+    eviction: str = ""  # a policy that throws away what jobs need; "" for noeviction
+    is_replica: bool = False
+
+    @property
+    def warnings(self) -> list[str]:
+        """What an operator should change."""
+        if not self.eviction:
+            return []
+        return [
+            f"maxmemory-policy is {self.eviction}: at maxmemory Redis throws away jobs, results or declarations; "
+            "set it to noeviction"
+        ]
 
     @property
     def too_old(self) -> bool:
@@ -139,7 +151,7 @@ class ServerFacts:
 
 
 def server_facts(client: redis.Redis, url: str, source: str = "") -> ServerFacts:
-    """Ask the server; raises ServerUnavailable if it cannot be reached, refuses us, or is too old."""
+    """Ask the server; raises ServerUnavailable if it cannot be reached, refuses us, is too old or one of a cluster."""
     try:
         info: dict[str, Any] = client.info()
     except RecursionError:  # what redis-py 5 ends in when a password is refused
@@ -148,9 +160,24 @@ def server_facts(client: redis.Redis, url: str, source: str = "") -> ServerFacts
         raise explain(error, url, source) from None
     name = "Valkey" if "valkey_version" in info else "Redis"
     version = str(info.get("valkey_version") or info.get("redis_version") or "0.0")
-    facts = ServerFacts(name, version, _durability(client, info))
+    policy = str(info.get("maxmemory_policy") or "noeviction")
+    eviction = "" if policy == "noeviction" else policy
+    facts = ServerFacts(name, version, _durability(client, info), eviction, info.get("role") == "slave")
     if facts.too_old:
         raise ServerUnavailable(f"{name} {version} at {safe_url(url)} is too old; envq needs Redis 6.2 or Valkey 7.2")
+    if info.get("cluster_enabled"):
+        raise ServerUnavailable(
+            f"{name} at {safe_url(url)} is one of a cluster, which envq does not work with; "
+            "give it a server of its own, with Sentinel where it has to be replicated"
+        )
+    return facts
+
+
+def primary_facts(client: redis.Redis, url: str, source: str = "") -> ServerFacts:
+    """The same for who is going to write; raises ServerUnavailable for a replica too."""
+    facts = server_facts(client, url, source)
+    if facts.is_replica:
+        raise explain(NotPrimary(), url, source)
     return facts
 
 
