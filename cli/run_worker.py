@@ -16,7 +16,6 @@ from envq.cli.render import Banner, banner
 from envq.cli.worker_config import worker_config
 from envq.code.signing import check_keys, signed
 from envq.errors import ConfigurationError, ServerUnavailable
-from envq.settings import Settings
 from envq.store.connection import ServerFacts, database_number, explain, primary_facts, safe_url, worker_client
 from envq.store.declarations import DeclarationStore
 from envq.store.keys import Keys
@@ -48,8 +47,8 @@ def run(context: typer.Context) -> int:
     check_middleware(config)
     if config.configure_logging:
         configure_logging(config)
-    facts = reach_server(config.settings, context.params["wait_for_server"])
-    for line in banner(_banner(config, facts)):
+    facts = reach_server(config, context.params["wait_for_server"])
+    for line in banner(facts):
         log.info("%s", line)
     for warning in facts.warnings:
         log.warning("%s", warning)
@@ -77,14 +76,15 @@ def check_middleware(config: WorkerConfig) -> None:
         raise ConfigurationError(f"--middleware {', '.join(config.middleware)}: {reason}; correct the flag or --path")
 
 
-def reach_server(settings: Settings, patience_s: float) -> ServerFacts:
-    """What the server is; asks again until it answers or patience is over, then raises ServerUnavailable."""
-    client = worker_client(settings.url)
+def reach_server(config: WorkerConfig, patience_s: float) -> Banner:
+    """What there is to say of it; asks again until it answers or patience is over, then raises ServerUnavailable."""
+    settings, client = config.settings, worker_client(config.settings.url)
     deadline, outage = time.monotonic() + patience_s, Outage()
     try:
         while True:
             try:
-                return primary_facts(client, settings.url, settings.url_source)
+                facts = primary_facts(client, settings.url, settings.url_source)
+                return _banner(config, facts, _variables(config, client))
             except ServerUnavailable as error:
                 if time.monotonic() >= deadline:
                     raise
@@ -94,7 +94,7 @@ def reach_server(settings: Settings, patience_s: float) -> ServerFacts:
         client.close()
 
 
-def _banner(config: WorkerConfig, facts: ServerFacts) -> Banner:
+def _banner(config: WorkerConfig, facts: ServerFacts, variables: list[Declaration]) -> Banner:
     return Banner(
         version=version("envq"),
         label=config.label,
@@ -107,18 +107,16 @@ def _banner(config: WorkerConfig, facts: ServerFacts) -> Banner:
         scheduler=config.scheduler,
         burst=config.burst,
         signed=signed(),
-        variables=_variables(config),
+        variables=variables,
+        warnings=facts.warnings,
     )
 
 
-def _variables(config: WorkerConfig) -> list[Declaration]:
+def _variables(config: WorkerConfig, client: redis.Redis) -> list[Declaration]:
     """What this worker is going to build at its start."""
-    client = worker_client(config.settings.url)
     keys = Keys(config.settings.namespace, database_number(client))
     try:
         declared = DeclarationStore(client, keys).snapshot().declarations.values()
     except (redis.RedisError, OSError) as error:
         raise explain(error, config.settings.url, config.settings.url_source) from None
-    finally:
-        client.close()
     return [each for each in declared if each.queues is None or set(each.queues) & set(config.queues)]

@@ -23,7 +23,7 @@ from envq.environment import bind, env
 from envq.runtime import Recipe, Runtime, TimeLimit
 from envq.store import events, scripts
 from envq.store import keys as rq
-from envq.store.code_store import CodeStore
+from envq.store.code_store import WORKER_WAIT_S, CodeStore
 from envq.store.connection import database_number, worker_client
 from envq.store.declarations import DeclarationStore, Snapshot
 from envq.store.exchange import Claimed, Exchange
@@ -191,7 +191,8 @@ def assemble(config: ExecutorConfig, slot: Slot, ledger: Ledger, deadlines: Dead
     loop, threads = EventLoop(), VariableThreads()
     memory = Memory()
     reporter = Reporter(connection, keys, info, memory)
-    catch_up = CatchUp(DeclarationStore(connection, keys), lambda: runtime, worker.queues)
+    code = CodeStore(connection, keys, wait_s=WORKER_WAIT_S)
+    catch_up = CatchUp(DeclarationStore(connection, keys, wait_s=WORKER_WAIT_S), lambda: runtime, worker.queues)
     runtime = Runtime(
         listener=reporter,
         limits=RuntimeLimits(deadlines, reporter, threads, memory),
@@ -203,7 +204,7 @@ def assemble(config: ExecutorConfig, slot: Slot, ledger: Ledger, deadlines: Dead
     reporter.states = runtime.states
     bind(ExecutorScope(runtime, lambda: catch_up.declared))
     settings.set_worker_identity(config.name)
-    client = _work_for_jobs(worker, keys, connection)
+    client = _work_for_jobs(worker, code)
     deadlines.after_strike = lambda: _drop_connections(connection, client.connection)
     rq_names = [keys.queue_name(name) for name in worker.queues]
     rq_path = RqPath(config.name, rq_names, connection, keys, deadlines)
@@ -236,9 +237,8 @@ def assemble(config: ExecutorConfig, slot: Slot, ledger: Ledger, deadlines: Dead
     )
 
 
-def _work_for_jobs(worker: WorkerConfig, keys: Keys, connection: FencedRedis) -> Client:
+def _work_for_jobs(worker: WorkerConfig, code: CodeStore) -> Client:
     """What a job itself asks of envq - its code, jobs it enqueues - goes to this worker's server and namespace."""
-    code = CodeStore(connection, keys)
     remote.bind_code_source(lambda digest: code.get(digest, "the function"))
     client = Client(worker.settings.url, worker.settings.namespace)
     swap_default(client)

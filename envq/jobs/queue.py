@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Final, cast
 
 from redis.client import Pipeline
+from rq.exceptions import DuplicateJobError
 from rq.job import JobStatus, Retry
 from rq.queue import EnqueueData
 
@@ -145,7 +146,7 @@ class Queue(LateQueue):
         client = self.client
         if client.jobs_here is not None:
             return run_inline(job, client.inline, client.jobs_here)
-        if pipeline is None and self.is_async and getattr(job, "on_crash", "") == "fail":
+        if pipeline is None and self.is_async:
             return self._enqueue_once(job, partial(super().enqueue_job, job, at_front=at_front, unique=unique))
         return cast(Job[Any], super().enqueue_job(job, pipeline=pipeline, at_front=at_front, unique=unique))
 
@@ -192,20 +193,28 @@ class Queue(LateQueue):
             return cast(Job[Any], super().run_job(job))
 
     def _enqueue_once(self, job: Job[Any], enqueue: Callable[[], Any]) -> Job[Any]:
-        """RQ writes the record anew with each repetition; a job that may have run by then would run twice."""
+        """RQ pushes the id and writes the record anew with each repetition: the job would run twice."""
         status = cast(Any, job)._status
         for last_try in (False, False, True):
             try:
                 with sent_once():
                     return cast(Job[Any], enqueue())
+            except DuplicateJobError:
+                if not self._is_written(job):
+                    raise
+                return job  # by the try before, whose reply was lost
             except InDoubt as error:
-                created_at = cast(bytes | None, cast(Any, self.connection).hget(job.key, "created_at"))
-                if created_at == iso(job.created_at).encode():
+                if self._is_written(job):
                     return job
                 if last_try:
                     raise ServerLost(f"{error}; whether job {job.id} is enqueued is not known") from None
                 cast(Any, job)._status = status
         raise AssertionError
+
+    def _is_written(self, job: Job[Any]) -> bool:
+        """Whether the record that is there is that of this call."""
+        created_at = cast(bytes | None, cast(Any, self.connection).hget(job.key, "created_at"))
+        return created_at == iso(job.created_at).encode()
 
     def _is_simple(self, options: dict[str, Any]) -> bool:
         """Whether it takes no more than to write the record and push the id."""

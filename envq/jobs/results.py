@@ -177,7 +177,6 @@ class _Waiting:
         for key, entries in _items(streams):
             job = by_key[key]
             for position, fields in entries:
-                self._after[job.id] = position.decode()
                 if job_keys() and _ran_before(job, fields):
                     text = f"the newest result of job {job.id} is a copy of one of an earlier run; it is not loaded"
                     self._end(job, Outcome(error=PayloadError(text)))
@@ -186,6 +185,7 @@ class _Waiting:
                 if ended is not None:
                     self._end(job, _if_stopped(job, ended))
                     break
+                self._after[job.id] = position.decode()  # not of an end: asking how it came may fail, and is repeated
 
     def _end(self, job: Job[Any], ended: Outcome) -> None:
         self._ended[job.id] = ended

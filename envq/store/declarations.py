@@ -51,10 +51,11 @@ class Snapshot:
 class DeclarationStore:
     """Reads and writes declarations; every change is a compare-and-set on what was read."""
 
-    def __init__(self, connection: Redis, keys: Keys) -> None:
+    def __init__(self, connection: Redis, keys: Keys, *, wait_s: float = 0) -> None:
+        """``wait_s``: how long reading code waits for a server that is away."""
         self._connection = connection
         self._keys = keys
-        self._code = CodeStore(connection, keys, declaration_keys)
+        self._code = CodeStore(connection, keys, declaration_keys, wait_s=wait_s)
         self._seal = Seal(connection, keys)
 
     def snapshot(self, *, checked: bool = False) -> Snapshot:
