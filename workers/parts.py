@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, Final, cast
 
-from redis import Redis
+from redis import OutOfMemoryError, Redis
 from rq.executions import Execution
 
 from envq import remote, settings
@@ -83,7 +83,7 @@ class Parts:
 
     def birth(self) -> None:
         """Register with RQ's tools and ours, then build what is declared."""
-        self.rq.register_birth()
+        self._register()
         self.reporter.publish("building")
         self._give_sign_of_life()
         snapshot, recipes, _ = self.catch_up.pending()
@@ -99,8 +99,14 @@ class Parts:
 
     def register_again(self) -> None:
         """The records were flushed or have expired while we lived."""
-        self.rq.register_birth()
+        self._register()
         self.reporter.publish()
+
+    def _register(self) -> None:
+        try:
+            self.rq.register_birth()
+        except OutOfMemoryError:  # the next sign of life finds that it is missing; draining queues goes before
+            log.warning("Redis has no memory left: %s is registered once there is room", self.info.name)
 
     def adopt(self, snapshot: Snapshot, recipes: dict[str, Recipe]) -> None:
         """Change over to what is declared, and say so."""

@@ -16,6 +16,7 @@ import redis
 from redis.client import Pipeline
 
 from envq.store.patience import Patience, given_up
+from envq.store.replies import NOTHING_DONE
 from envq.store.trouble import for_driver
 
 try:
@@ -218,6 +219,8 @@ class _Once(DriverPipeline):
     def _execute_transaction(self, connection: Any, commands: Any, raise_on_error: bool) -> Any:
         try:
             return cast(Any, super())._execute_transaction(connection, commands, raise_on_error)
+        except NOTHING_DONE:
+            raise
         except _LOST as error:
             connection.disconnect()
             raise InDoubt(str(error)) from error

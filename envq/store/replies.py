@@ -20,6 +20,10 @@ class ServerBusy(redis.ConnectionError):
     """The server runs a script that takes long, and answers nothing else."""
 
 
+# These refuse: a transaction that they meet is not committed.
+NOTHING_DONE: Final = (NotPrimary, ServerBusy, redis.BusyLoadingError)
+
+
 class Parser(cast(Any, DefaultParser)):
     """
     redis-py's, but these close the connection, and are tried again on a new one as any lost connection is.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha1
@@ -45,9 +45,19 @@ def digest(name: str) -> str:
     return sha1(source(name).encode(), usedforsecurity=False).hexdigest()
 
 
+class _Script(Script):
+    def __call__(self, keys: Sequence[Any] | None = None, args: Iterable[Any] | None = None, client: Any = None) -> Any:
+        try:
+            return cast(Any, super()).__call__(keys, args, client)
+        except NoScriptError:  # flushed again between redis-py's two commands
+            return cast(Any, client or self.registered_client).eval(
+                self.script, len(keys or ()), *(keys or ()), *(args or ())
+            )
+
+
 def _script(connection: Redis, name: str) -> Script:
     """The script bound to a client; sent once by digest, in full only where the server does not know it."""
-    return connection.register_script(source(name))
+    return _Script(connection, source(name))
 
 
 def enqueue_command(keys: Sequence[str], arguments: Sequence[Any]) -> tuple[Any, ...]:
@@ -70,8 +80,7 @@ def enqueue(connection: Redis, command: Sequence[Any]) -> bool:
     try:
         new = send(*command)
     except NoScriptError:
-        connection.script_load(source("enqueue"))
-        new = send(*command)
+        new = send("EVAL", source("enqueue"), *command[2:])
     if new == _FORGOTTEN:
         raise DeclarationsForgotten
     return new >= 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Final, cast
 from urllib.parse import urlsplit, urlunsplit
 
 import redis
@@ -16,6 +16,8 @@ from envq.store.sentinel import NoPrimary
 # What any command may raise while a server is away, restarts, fails over or has no memory left.
 REDIS_ERRORS: Final = (redis.RedisError, ConnectionError, TimeoutError)
 
+# redis-py puts the command in front where it was one of a pipeline.
+_STATE: Final = re.compile(r"(?:^|caused error: )(OOM|MISCONF|NOREPLICAS) ")
 _PASSWORDS: Final = re.compile(r"(password=)[^&]*", re.IGNORECASE)
 
 
@@ -66,6 +68,8 @@ def is_about_the_data(error: BaseException) -> bool:
     """Whether the server refused a command for what was sent or stored, so that trying again is of no use."""
     if type(error) not in (redis.ResponseError, redis.DataError):
         return False  # a lost connection, or a state of the server that redis-py knows by name
+    if _refusal(cast(redis.ResponseError, error)):
+        return False
     code = str(error).partition(" ")[0]
     return not code.isupper() or code in ("ERR", "WRONGTYPE")  # others (MISCONF, NOREPLICAS, OOM) tell of the server
 
@@ -107,7 +111,8 @@ def _state(error: redis.RedisError | OSError, text: str) -> str:
 def _refusal(error: redis.ResponseError) -> str:
     """Why a server refuses commands that are right; "" where the command is at fault."""
     text = str(error)
-    code = text.partition(" ")[0]
+    state = _STATE.search(text)
+    code = state[1] if state else ""
     if isinstance(error, redis.OutOfMemoryError) or code == "OOM":
         return "has no memory left (maxmemory is reached); raise maxmemory, or let workers drain the queues"
     if code == "MISCONF":
