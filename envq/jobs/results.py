@@ -26,7 +26,7 @@ from envq.errors import (
 from envq.jobs.inline_job import InlineJob
 from envq.jobs.job import FROM_START, Job
 from envq.jobs.listeners import deserted
-from envq.jobs.outcome import Entry, Outcome, failure
+from envq.jobs.outcome import Entry, Outcome, failure, is_before
 from envq.jobs.outcome import read as read_entry
 from envq.store.connection import at_most, connection_options
 from envq.store.keys import results as results_key
@@ -154,8 +154,18 @@ class _Waiting:
         for job, status in zip(window, statuses, strict=True):
             self._statuses[job.id] = (status or b"").decode()
             if job.id in self._open and (error := _without_result(job, self._statuses[job.id])):
-                self._end(job, Outcome(error=error))
+                self._end(job, self._from_before(connection, job) or Outcome(error=error))
         self._look_for_listeners(queued, listened_on=bool(listened_on))
+
+    def _from_before(self, connection: redis.Redis, job: Job[Any]) -> Outcome | None:
+        """The last result of a stream that ends before our position: Redis was restored, or its clock went back."""
+        entries = cast("list[Entry]", cast(Any, connection).xrevrange(results_key(job.id), count=1))
+        if not entries or not is_before(entries[0][0].decode(), self._after[job.id]):
+            return None
+        if job_keys() and _ran_before(job, entries[0][1]):
+            return None
+        ended = read_entry(entries[0][1], job.serializer, job.id, _function(job))
+        return None if ended is None else _if_stopped(job, ended)
 
     def _look_for_listeners(self, job: Job[Any], *, listened_on: bool) -> None:
         """Warn once where nobody takes a job: its queue is misspelt, perhaps, or no worker runs."""

@@ -158,6 +158,18 @@ def test_who_waits_for_a_job_that_a_wipe_took_is_told(own_server: OwnServer) -> 
         envq.get(job, timeout=20)
 
 
+def test_a_result_that_lies_before_the_position_waited_from_is_found(own_server: OwnServer, worker: Worker) -> None:
+    """Ids in a stream are times: where another server took over whose clock is behind, later ones are lower."""
+    server = own_server()
+    worker(url=server.url())
+    envq.connect(server.url())
+    good, bad = negative.enqueue(1), negative.enqueue("text")
+    good.result_after = bad.result_after = "9999999999999-0"
+    assert envq.get(good, timeout=20) == -1
+    with pytest.raises(envq.JobFailed, match="TypeError"):
+        envq.get(bad, timeout=20)
+
+
 def test_with_an_append_only_file_everything_is_there_again(
     own_server: OwnServer, worker: Worker, builds: Path
 ) -> None:
