@@ -143,13 +143,14 @@ class _Waiting:
     def _check(self, connection: redis.Redis, window: Sequence[Job[Any]]) -> None:
         """Look at the records: a job that is cancelled, or gone, gets no result; nor does one that nobody takes."""
         queued = next((job for job in window if self._statuses.get(job.id) == JobStatus.QUEUED), window[0])
-        with connection.pipeline(transaction=True) as pipeline:
+        # No transaction: before Redis 7.2 one is refused whole at maxmemory. Statuses first: what had ended by then has
+        # its result in the streams.
+        with connection.pipeline(transaction=False) as pipeline:
             for job in window:
                 pipeline.hget(job.key, "status")
             cast(Any, pipeline).xread(self._positions(window))
             pipeline.exists(workers_of(queued.origin))
             *statuses, streams, listened_on = pipeline.execute()
-        # One transaction: what ended before its status was read has its result in the streams.
         self._take(window, streams)
         for job, status in zip(window, statuses, strict=True):
             self._statuses[job.id] = (status or b"").decode()

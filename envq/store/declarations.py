@@ -41,7 +41,7 @@ class Published:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """All declarations and the generation they belong to, read in one transaction."""
+    """All declarations, at least those of this generation."""
 
     generation: str
     declarations: dict[str, Declaration]
@@ -65,7 +65,9 @@ class DeclarationStore:
         Args:
             checked: leave out what must not be built, where declarations are signed
         """
-        with self._connection.pipeline(transaction=True) as pipeline:
+        # No transaction: before Redis 7.2 one is refused whole at maxmemory. The generation first: what is declared
+        # meanwhile has another one, and is looked at again.
+        with self._connection.pipeline(transaction=False) as pipeline:
             pipeline.get(self._keys.generation)
             pipeline.hgetall(self._keys.declarations)
             pipeline.get(self._keys.store_id)
