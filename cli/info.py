@@ -27,6 +27,8 @@ def show(url: str | None, namespace: str | None, *, as_json: bool) -> int:
     server = overview.server
     print(f"{server.name} {server.version} at {safe_url(target.settings.url)}, namespace {target.settings.namespace}")
     print(server.durability)
+    for warning in server.warnings:
+        print(f"warning: {warning}")
     if overview.suspended:
         print("suspended: no worker takes jobs until somebody resumes them (rq resume)")
     _print_tables(overview)

@@ -48,7 +48,7 @@ Url = Annotated[
     str | None,
     flag(
         "--url -u",
-        "Where Redis is: redis://, rediss:// or unix://.",
+        "Where Redis is: redis://, rediss://, unix:// or redis+sentinel://.",
         metavar="URL",
         envvar=["ENVQ_URL", "REDIS_URL"],
         show_default="redis://localhost:6379/0",

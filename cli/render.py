@@ -30,6 +30,7 @@ class Banner:
     burst: bool
     signed: str
     variables: Sequence[Declaration]
+    warnings: Sequence[str] = ()
 
 
 def banner(facts: Banner) -> list[str]:

@@ -16,13 +16,14 @@ from envq.cli.render import Banner, banner
 from envq.cli.worker_config import worker_config
 from envq.code.signing import check_keys, signed
 from envq.errors import ConfigurationError, ServerUnavailable
-from envq.store.connection import ServerFacts, database_number, explain, safe_url, server_facts, worker_client
+from envq.store.connection import ServerFacts, database_number, explain, primary_facts, safe_url, worker_client
 from envq.store.declarations import DeclarationStore
 from envq.store.key_types import check_key_types
 from envq.store.keys import Keys
 from envq.store.records import Declaration
 from envq.workers import logs
 from envq.workers.config import WorkerConfig
+from envq.workers.outage import Outage
 from envq.workers.supervision.supervisor import Supervisor
 
 log = logging.getLogger("envq.worker")
@@ -47,9 +48,11 @@ def run(context: typer.Context) -> int:
     check_middleware(config)
     if config.configure_logging:
         configure_logging(config)
-    facts, declared = reach_server(config, context.params["wait_for_server"])
-    for line in banner(_banner(config, facts, declared)):
+    facts = reach_server(config, context.params["wait_for_server"])
+    for line in banner(facts):
         log.info("%s", line)
+    for warning in facts.warnings:
+        log.warning("%s", warning)
     return Supervisor(config).run()
 
 
@@ -74,29 +77,25 @@ def check_middleware(config: WorkerConfig) -> None:
         raise ConfigurationError(f"--middleware {', '.join(config.middleware)}: {reason}; correct the flag or --path")
 
 
-def reach_server(config: WorkerConfig, patience_s: float) -> tuple[ServerFacts, list[Declaration]]:
-    """
-    What the server is, and what this worker is going to build at its start.
-
-    Asks again until both are told or patience is over, then raises ServerUnavailable.
-    """
-    settings = config.settings
-    client = worker_client(settings.url)
-    deadline = time.monotonic() + patience_s
+def reach_server(config: WorkerConfig, patience_s: float) -> Banner:
+    """What there is to say of it; asks again until it answers or patience is over, then raises ServerUnavailable."""
+    settings, client = config.settings, worker_client(config.settings.url)
+    deadline, outage = time.monotonic() + patience_s, Outage()
     try:
         while True:
             try:
-                return server_facts(client, settings.url, settings.url_source), _variables(client, config)
+                facts = primary_facts(client, settings.url, settings.url_source)
+                return _banner(config, facts, _variables(config, client))
             except ServerUnavailable as error:
                 if time.monotonic() >= deadline:
                     raise
-                log.info("waiting for Redis: %s", error)
+                outage.tell("waiting for Redis: %s", error)
                 time.sleep(SERVER_RETRY_S)
     finally:
         client.close()
 
 
-def _banner(config: WorkerConfig, facts: ServerFacts, declared: list[Declaration]) -> Banner:
+def _banner(config: WorkerConfig, facts: ServerFacts, variables: list[Declaration]) -> Banner:
     return Banner(
         version=version("envq"),
         label=config.label,
@@ -109,11 +108,13 @@ def _banner(config: WorkerConfig, facts: ServerFacts, declared: list[Declaration
         scheduler=config.scheduler,
         burst=config.burst,
         signed=signed(),
-        variables=declared,
+        variables=variables,
+        warnings=facts.warnings,
     )
 
 
-def _variables(client: redis.Redis, config: WorkerConfig) -> list[Declaration]:
+def _variables(config: WorkerConfig, client: redis.Redis) -> list[Declaration]:
+    """What this worker is going to build at its start."""
     keys = Keys(config.settings.namespace, database_number(client))
     try:
         check_key_types(client, keys)

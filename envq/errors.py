@@ -2,7 +2,7 @@
 
 EnvqError
 ├── ConfigurationError            a setting, flag, URL or middleware path that cannot be used
-├── ServerUnavailable             Redis cannot be reached, or refuses the credentials
+├── ServerUnavailable             Redis cannot be reached, or refuses what is asked
 ├── PayloadError                  code, arguments or a result that cannot travel
 │   ├── PayloadTooLarge           over the size limit
 │   ├── PythonVersionMismatch     by-value code made by another Python minor version
@@ -57,7 +57,7 @@ class ConfigurationError(EnvqError):
 
 
 class ServerUnavailable(EnvqError):
-    """Redis cannot be reached or refuses the credentials."""
+    """Redis cannot be reached, or refuses what is asked for a state of its own or a missing right."""
 
 
 class PayloadError(EnvqError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ from envq.errors import ConfigurationError
 
 DEFAULT_URL: Final = "redis://localhost:6379/0"
 DEFAULT_NAMESPACE: Final = "default"
+DEFAULT_RETRY_FOR_S: Final = 5.0
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
 SHORTEST_KEY: Final = 16  # characters of a signing key
@@ -36,6 +38,7 @@ class Settings:
     url_source: str = "the default"
     namespace: str = DEFAULT_NAMESPACE
     limits: Limits = field(default_factory=Limits)
+    retry_for_s: float = DEFAULT_RETRY_FOR_S  # a driver tries so long to reach Redis, then raises
 
     @classmethod
     def load(
@@ -43,18 +46,20 @@ class Settings:
         *,
         url: str | None = None,
         namespace: str | None = None,
+        retry_for_s: float | None = None,
         environ: Mapping[str, str] = os.environ,
     ) -> Settings:
         """
-        Arguments first, then ``ENVQ_URL``, ``REDIS_URL``, ``ENVQ_NAMESPACE``, then the defaults.
+        Arguments first, then ``ENVQ_URL``, ``REDIS_URL``, ``ENVQ_NAMESPACE``, ``ENVQ_RETRY_FOR``, then the defaults.
 
-        Raises ConfigurationError for a namespace or a limit that cannot be used.
+        Raises ConfigurationError for a namespace, a limit or a time that cannot be used.
         """
         chosen, source = _first_url(url, environ)
         return cls(
             url=chosen,
             url_source=source,
             namespace=valid_namespace(namespace or environ.get("ENVQ_NAMESPACE") or DEFAULT_NAMESPACE),
+            retry_for_s=_seconds("ENVQ_RETRY_FOR", retry_for_s, DEFAULT_RETRY_FOR_S, environ),
             limits=Limits(
                 warn_bytes=_positive_int("ENVQ_WARN_PAYLOAD_BYTES", Limits.warn_bytes, environ),
                 max_bytes=_positive_int("ENVQ_MAX_PAYLOAD_BYTES", Limits.max_bytes, environ),
@@ -123,3 +128,17 @@ def _positive_int(name: str, default: int, environ: Mapping[str, str]) -> int:
     if not text.isdigit() or int(text) == 0:
         raise ConfigurationError(f"{name}={text!r} is not a positive whole number of bytes")
     return int(text)
+
+
+def _seconds(name: str, given: float | None, default: float, environ: Mapping[str, str]) -> float:
+    text = str(given) if given is not None else environ.get(name)
+    if not text:
+        return default
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not seconds >= 0:
+        what = "retry_for" if given is not None else name
+        raise ConfigurationError(f"{what}={text!r} is not a number of seconds, 0 or more")
+    return seconds

@@ -106,6 +106,10 @@ class InlineDeclarations:
         """Everything declared."""
         return Snapshot("", dict(self._declared))
 
+    def generation(self) -> str:
+        """No store that could forget."""
+        return ""
+
     def get(self, name: str) -> Declaration:
         """One declaration; raises NotDeclared."""
         if name not in self._declared:

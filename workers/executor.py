@@ -13,7 +13,9 @@ import time
 from multiprocessing.connection import Connection
 from typing import Any, Final
 
-from envq.store.connection import REDIS_ERRORS
+from redis import RedisError
+
+from envq.store.connection import REDIS_ERRORS, explain
 from envq.store.exchange import BATCH, Claimed, ClaimReply
 from envq.workers.config import EXIT_BUILD_FAILED, EXIT_OK, EXIT_RECYCLE, EXIT_UNFIT, ExecutorConfig
 from envq.workers.execution.claims import POLL_S
@@ -65,6 +67,7 @@ class Executor:
         parts = self._parts
         if not self._until_connected(parts.birth):
             return EXIT_OK
+        parts.batch.outage.over()
         try:
             code = self._unfit()
             if code is None:
@@ -98,13 +101,15 @@ class Executor:
             # Asked again: an error may have come between the last job and the end.
             code = self._exit_after_job() if self._jobs else None
             code = self._take_and_run() if code is None else code
-            self._pause_s = FIRST_PAUSE_S
+            if self._pause_s > FIRST_PAUSE_S:
+                self._pause_s = FIRST_PAUSE_S
+                self._parts.batch.outage.over()
             return code
         except REDIS_ERRORS as error:
             self._parts.batch.forget_waiting()
             self._parts.forget_connections()
             self._slot.leave_job()
-            log.warning("Redis does not answer (%s); trying again", error)
+            self._tell_of_outage(error)
             self._until_connected(lambda: self._parts.connection.ping())
             # It may answer and still refuse (no memory left, no right to write): do not ask in a tight loop.
             self._summons.pause(self._pause_s)
@@ -130,7 +135,7 @@ class Executor:
         """
         parts = self._parts
         reply = self._take()
-        if reply.generation == parts.catch_up.generation:
+        if parts.catch_up.is_current(reply.generation):
             return reply
         snapshot, recipes, would_build = parts.catch_up.pending()
         if reply.jobs and would_build:
@@ -146,7 +151,7 @@ class Executor:
 
     def _claim_again(self) -> ClaimReply | None:
         reply = self._take()
-        if reply.jobs and reply.generation != self._parts.catch_up.generation:
+        if reply.jobs and not self._parts.catch_up.is_current(reply.generation):
             self._parts.batch.hand_back()
             return None
         return reply
@@ -311,6 +316,10 @@ class Executor:
 
     # -- Redis ---------------------------------------------------------------------------------------------
 
+    def _tell_of_outage(self, error: RedisError | OSError) -> None:
+        why = str(explain(error, self.config.worker.settings.url)).removesuffix("?")
+        self._parts.batch.outage.tell("%s; results are kept, and it is tried again", why)
+
     def _become_copy(self) -> None:
         """In a process that a job forks: it owns neither slot nor ledger."""
         self._slot.detach()
@@ -324,7 +333,7 @@ class Executor:
                 attempt()
                 return True
             except REDIS_ERRORS as error:
-                log.warning("Redis does not answer: %s", error)
+                self._tell_of_outage(error)
             self._summons.pause(pause_s)
             if self._summons.heed():
                 return False

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, Final, cast
 
-from redis import Redis
+from redis import OutOfMemoryError, Redis
 from rq.executions import Execution
 
 from envq import remote, settings
@@ -23,7 +23,7 @@ from envq.environment import bind, env
 from envq.runtime import Recipe, Runtime, TimeLimit
 from envq.store import events, scripts
 from envq.store import keys as rq
-from envq.store.code_store import CodeStore
+from envq.store.code_store import WORKER_WAIT_S, CodeStore
 from envq.store.connection import database_number, worker_client
 from envq.store.declarations import DeclarationStore, Snapshot
 from envq.store.exchange import Claimed, Exchange
@@ -84,7 +84,7 @@ class Parts:
     def birth(self) -> None:
         """Register with RQ's tools and ours, then build what is declared."""
         self._give_sign_of_life()
-        self.rq.register_birth()
+        self._register()
         self.reporter.publish("building")
         snapshot, recipes, _ = self.catch_up.pending()
         self.adopt(snapshot, recipes)
@@ -99,8 +99,14 @@ class Parts:
 
     def register_again(self) -> None:
         """The records were flushed or have expired while we lived."""
-        self.rq.register_birth()
+        self._register()
         self.reporter.publish()
+
+    def _register(self) -> None:
+        try:
+            self.rq.register_birth()
+        except OutOfMemoryError:  # the next sign of life finds that it is missing; draining queues goes before
+            log.warning("Redis has no memory left: %s is registered once there is room", self.info.name)
 
     def adopt(self, snapshot: Snapshot, recipes: dict[str, Recipe]) -> None:
         """Change over to what is declared, and say so."""
@@ -191,7 +197,8 @@ def assemble(config: ExecutorConfig, slot: Slot, ledger: Ledger, deadlines: Dead
     loop, threads = EventLoop(), VariableThreads()
     memory = Memory()
     reporter = Reporter(connection, keys, info, memory)
-    catch_up = CatchUp(DeclarationStore(connection, keys), lambda: runtime, worker.queues)
+    code = CodeStore(connection, keys, wait_s=WORKER_WAIT_S)
+    catch_up = CatchUp(DeclarationStore(connection, keys, wait_s=WORKER_WAIT_S), lambda: runtime, worker.queues)
     runtime = Runtime(
         listener=reporter,
         limits=RuntimeLimits(deadlines, reporter, threads, memory),
@@ -203,7 +210,7 @@ def assemble(config: ExecutorConfig, slot: Slot, ledger: Ledger, deadlines: Dead
     reporter.states = runtime.states
     bind(ExecutorScope(runtime, lambda: catch_up.declared, slot.note_read))
     settings.set_worker_identity(config.name)
-    client = _work_for_jobs(worker, keys, connection)
+    client = _work_for_jobs(worker, code)
     deadlines.after_strike = lambda: _drop_connections(connection, client.connection)
     rq_names = [keys.queue_name(name) for name in worker.queues]
     rq_path = RqPath(config.name, rq_names, connection, keys, deadlines)
@@ -236,9 +243,8 @@ def assemble(config: ExecutorConfig, slot: Slot, ledger: Ledger, deadlines: Dead
     )
 
 
-def _work_for_jobs(worker: WorkerConfig, keys: Keys, connection: FencedRedis) -> Client:
+def _work_for_jobs(worker: WorkerConfig, code: CodeStore) -> Client:
     """What a job itself asks of envq - its code, jobs it enqueues - goes to this worker's server and namespace."""
-    code = CodeStore(connection, keys)
     remote.bind_code_source(lambda digest: code.get(digest, "the function"))
     client = Client(worker.settings.url, worker.settings.namespace)
     swap_default(client)

@@ -14,9 +14,19 @@ from envq.driver.scope import DriverMode, DriverScope
 from envq.environment import bind, env
 from envq.settings import Settings, valid_namespace
 from envq.store.code_store import CodeStore
-from envq.store.connection import check_client, connection_options, database_number, driver_client, server_facts
+from envq.store.connection import (
+    AT_ONCE_S,
+    at_most,
+    check_client,
+    connection_options,
+    database_number,
+    driver_client,
+    primary_facts,
+)
 from envq.store.declarations import DeclarationStore
+from envq.store.driver_client import DriverPool
 from envq.store.executor_store import ExecutorStore
+from envq.store.generation import turned_back
 from envq.store.keys import Keys
 
 
@@ -27,6 +37,8 @@ class Client:
     Args:
         url: a URL, a redis.Redis whose pool is used as it is, or None for ``ENVQ_URL``, ``REDIS_URL``, localhost
         namespace: None for ``ENVQ_NAMESPACE`` or "default"
+        retry_for: seconds for which a call tries to reach Redis before it raises; None for ``ENVQ_RETRY_FOR`` or 5; for
+            a redis.Redis its own retries count
 
     Attributes:
         jobs_here: None; without a server the jobs by id, which run in this process
@@ -36,15 +48,18 @@ class Client:
     """
 
     jobs_here: dict[str, Any] | None = None
+    _made = 0  # connections, when it was last looked
 
-    def __init__(self, url: str | redis.Redis | None = None, namespace: str | None = None) -> None:
+    def __init__(
+        self, url: str | redis.Redis | None = None, namespace: str | None = None, retry_for: float | None = None
+    ) -> None:
         if isinstance(url, redis.Redis):
             check_client(url)
             self.settings = Settings.load(url=_url_of(url), namespace=namespace)
             self.connection = url
         else:
-            self.settings = Settings.load(url=url, namespace=namespace)
-            self.connection = driver_client(self.settings.url)
+            self.settings = Settings.load(url=url, namespace=namespace, retry_for_s=retry_for)
+            self.connection = driver_client(self.settings.url, self.settings.retry_for_s)
         self.keys = Keys(valid_namespace(self.settings.namespace), database_number(self.connection))
         self.declarations = DeclarationStore(self.connection, self.keys)
         check_keys()
@@ -55,7 +70,23 @@ class Client:
 
     def check(self) -> None:
         """Ask the server; raises ServerUnavailable if it cannot be reached, refuses us or is too old."""
-        server_facts(self.connection, self.settings.url, self.settings.url_source)
+        with at_most(self.connection, AT_ONCE_S):  # most often it is the URL that is wrong
+            primary_facts(self.connection, self.settings.url, self.settings.url_source)
+
+    def look_again(self) -> None:
+        """
+        Publish what this process has declared once more, if the store has lost it.
+
+        Asks only where a connection was made anew since it was last asked, as after a restart of Redis.
+        """
+        known = self.scope.generation_of(self)
+        if not known or not isinstance(pool := self.connection.connection_pool, DriverPool):
+            return
+        pool.freshen()
+        if pool.made != self._made:
+            self._made = pool.made
+            if turned_back(known, self.declarations.generation()):
+                self.scope.publish_again(self)
 
     def close(self) -> None:
         """Close its connections, and tear down the variables of jobs that ran in this process."""
@@ -71,6 +102,7 @@ def connect(
     *,
     namespace: str | None = None,
     driver: Literal["eager", "lazy", "never"] | None = None,
+    retry_for: float | None = None,
 ) -> Client:
     """
     Connect now, make this the default client of the process, and publish what was declared before, in order.
@@ -80,11 +112,13 @@ def connect(
         namespace: None: ``ENVQ_NAMESPACE``, "default"
         driver: when this process builds copies of variables declared with driver="auto"; None: code in
             ``__main__`` at its publication, importable code at the first read
+        retry_for: seconds for which later calls try to reach Redis before they raise ServerUnavailable; None:
+            ``ENVQ_RETRY_FOR``, 5. This call raises at once
 
     Raises ServerUnavailable, and what a pending declaration's initializer raises; that one and the later
     ones then stay unpublished.
     """
-    client = Client(url, namespace)
+    client = Client(url, namespace, retry_for)
     client.check()
     driver_scope.mode = driver or "auto"
     use(client)

@@ -25,6 +25,7 @@ def wait_ready(name: str, workers: int = 1, timeout: float | None = None) -> Non
     Raises NotDeclared, and GetTimeout saying what each executor has.
     """
     client = default_client()
+    client.look_again()
     deadline = None if timeout is None else time.monotonic() + timeout
     with client.connection.pubsub(ignore_subscribe_messages=True) as events:
         cast(Any, events).subscribe(client.keys.events_channel)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Literal, Protocol
 
 from redis import RedisError
@@ -18,6 +19,7 @@ from envq.recipes import recipe, stored_recipe
 from envq.runtime import Callables, Recipe
 from envq.settings import Settings
 from envq.store.declarations import Published, Snapshot
+from envq.store.generation import turned_back
 from envq.store.records import Declaration
 from envq.variables import EnvironmentVariable
 
@@ -30,6 +32,7 @@ class Declarations(Protocol):
     """The store as a driver uses it."""
 
     def snapshot(self, *, checked: bool = False) -> Snapshot: ...
+    def generation(self) -> str: ...
     def get(self, name: str) -> Declaration: ...
     def code(self, declaration: Declaration) -> Blob: ...
     def publish(self, wanted: Declaration, blob: Blob) -> Published: ...
@@ -64,6 +67,9 @@ class DriverScope:
         self._deployment: Deployment | None = None
         self._pending: dict[str, EnvironmentVariable] = {}
         self._declared: dict[str, EnvironmentVariable] = {}  # here, not by others
+        self._published: dict[str, Declaration] = {}  # of those, as they stood then
+        self._lost: dict[str, Declaration] = {}  # of those, what the store has forgotten
+        self._generation = ""
         self._options: dict[str, str] = {}  # the option ``driver`` of every copy
         self._copies = DriverCopies()
 
@@ -92,7 +98,9 @@ class DriverScope:
         if not is_bound(self):
             return  # an executor never publishes
         with self._lock:
-            self._deployment = deployment
+            if self._deployment is not deployment:
+                self._deployment, self._generation = deployment, ""
+                self._published.clear()
             if self._publishing:
                 return  # an initializer that runs right now reads something that is not known here
             self._publishing = True
@@ -103,6 +111,25 @@ class DriverScope:
                     del self._pending[name]
             finally:
                 self._publishing = False
+
+    def generation_of(self, deployment: Deployment) -> str:
+        """The generation that what was published there is part of; "" where nothing was."""
+        return self._generation if self._deployment is deployment else ""
+
+    def publish_again(self, deployment: Deployment) -> None:
+        """
+        The store has forgotten what this process declared: publish it, in order, as the same versions.
+
+        What others have declared there since stands, as with any declaration.
+        """
+        with self._lock:
+            if self._deployment is not deployment or not turned_back(
+                self._generation, deployment.declarations.generation()
+            ):
+                return  # another thread was faster
+            self._generation = ""
+            self._have_published_again()
+            self.connected(deployment)
 
     def declared(self) -> dict[str, EnvironmentVariable]:
         """What this process has declared and not removed, whether or not it is published yet."""
@@ -165,19 +192,34 @@ class DriverScope:
             self._declared.clear()
             self._options.clear()
             self._pending.clear()
-            self._deployment = None
+            self._published.clear()
+            self._deployment, self._generation = None, ""
 
     def after_fork(self) -> None:
         """In a child: another thread of the parent may have held the lock."""
         self._lock = threading.RLock()
         self._publishing = False
 
+    def _have_published_again(self, *but: str) -> None:
+        log.warning("Redis has lost declarations of environment variables; they are published again")
+        lost = {name: each for name, each in self._declared.items() if name not in but}
+        self._lost = {name: self._published[name] for name in lost if name in self._published}
+        self._pending = {**lost, **self._pending}
+
     def _publish(self, name: str, variable: EnvironmentVariable, blob: Blob, deployment: Deployment) -> None:
         self._take(name, variable, blob)
         if self._mode(variable.driver, variable) == "eager":
             self._copies.build(name)
-        published = deployment.declarations.publish(declaration_of(name, variable, blob), blob)
+        wanted, stood = declaration_of(name, variable, blob), self._lost.pop(name, None)
+        if stood is not None and stood.digest == wanted.digest:
+            wanted = replace(wanted, version=stood.version, life=stood.life, epoch=stood.epoch, history=stood.history)
+        published = deployment.declarations.publish(wanted, blob)
+        before, self._generation = self._generation, published.generation
+        self._published[name] = published.declaration
         report(published)
+        if turned_back(before, published.generation):
+            self._have_published_again(name)
+            self.connected(deployment)
         if published.declaration.digest != blob.header.digest:
             self._forget(name)  # another version stands, so that is what is read here as well
 
@@ -194,6 +236,7 @@ class DriverScope:
     def _forget(self, name: str) -> None:
         self._declared.pop(name, None)
         self._options.pop(name, None)
+        self._published.pop(name, None)
         self._copies.drop(name)
 
     def _take(self, name: str, variable: EnvironmentVariable, blob: Blob) -> None:

@@ -7,11 +7,13 @@ from datetime import datetime
 from typing import Any, Final, cast
 
 import redis
+from rq.exceptions import DuplicateJobError
 from rq.job import JobStatus
 
 from envq.clock import iso
 from envq.jobs.job import Job
 from envq.store.driver_client import InDoubt, sent_once
+from envq.store.trouble import ServerLost
 
 TRIES: Final = 3
 
@@ -21,18 +23,22 @@ def enqueue_once(connection: redis.Redis, job: Job[Any], enqueue: Callable[[], J
     Run RQ's code, which writes the record and pushes the id in one transaction, until it is known to be committed.
 
     redis-py would send the transaction again; by then the job may have run, and it would run twice. Raises
-    ConnectionError where the server cannot be asked. Of a job that is gone already nobody knows that it was there.
+    ServerLost where the server cannot be asked. Of a job that is gone already nobody knows that it was there.
     """
     status, enqueued_at = cast(Any, job)._status, job.enqueued_at
     for left in reversed(range(TRIES)):
         try:
             with sent_once():
                 return enqueue()
+        except DuplicateJobError:
+            if not _is_committed(connection, job, enqueued_at):
+                raise
+            return job  # it is the one of the try before
         except InDoubt as error:
             if _is_committed(connection, job, enqueued_at):
                 return job
             if not left:
-                raise redis.ConnectionError(str(error)) from error
+                raise ServerLost(f"{error}; whether job {job.id} is enqueued is not known") from None
             cast(Any, job)._status = status
     raise AssertionError
 

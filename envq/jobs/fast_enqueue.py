@@ -25,7 +25,7 @@ _VARIANTS: Final = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789ab
 
 @dataclass(frozen=True)
 class Place:
-    """Where jobs go: keys of the queue, of all queues, and of the code they need if any, which must live on so long."""
+    """Where jobs go: keys of queue, queues, generation, and of the code they need if any, which lives that long."""
 
     keys: tuple[str, ...]
     at_front: bool
@@ -55,11 +55,12 @@ class Pattern:
         head = [side, job.ttl or 0, place.code_ttl_s, size, len(self._own), *parts]
         self._command = enqueue_command(place.keys, head)
 
-    def push(self, calls: Sequence[bytes]) -> list[Job[Any]] | None:
+    def push(self, calls: Sequence[bytes], generation: str) -> list[Job[Any]] | None:
         """
         Write a job for each pickled call and put them on their queue; one round trip, atomic.
 
-        None where the code they need is not in Redis, and nothing was written.
+        None where the code they need is not in Redis, and nothing was written. Raises DeclarationsForgotten for a store
+        that has turned back behind the generation, unless that is "".
         """
         now = utc_now()
         moment = iso(now)
@@ -69,6 +70,7 @@ class Pattern:
             if self._prefix is not None:
                 command += self._signatures(self._prefix, job_id, data)
             command += (data if len(data) < COMPRESS_FROM else _compressed(data), job_id)
+        command.append(generation)
         if not enqueue(self._connection, command):
             return None
         make = Job.from_pattern if self._class is Job else self._copy

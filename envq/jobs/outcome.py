@@ -121,6 +121,16 @@ def before(position: str) -> str:
     return f"{int(milliseconds) - 1}-{_LAST_SEQUENCE}"
 
 
+def is_before(position: str, other: str) -> bool:
+    """Whether it lies further to the front of a stream."""
+    return _numbers(position) < _numbers(other)
+
+
+def _numbers(position: str) -> tuple[int, int]:
+    milliseconds, _, sequence = position.partition("-")
+    return int(milliseconds), int(sequence)
+
+
 def _success(packed: bytes | None, serializer: _Loads, job_id: str, function: str) -> Outcome:
     if packed is None:
         return Outcome()

@@ -26,6 +26,7 @@ from envq.jobs.job import Job
 from envq.jobs.late_queue import LateQueue
 from envq.jobs.time_limit import limit_seconds, whole_seconds
 from envq.store.keys import QUEUES
+from envq.store.scripts import DeclarationsForgotten
 
 BULK: Final = 500  # jobs a round trip, or less
 BULK_BYTES: Final = 1024 * 1024  # of pickled calls, at which a round trip ends
@@ -60,6 +61,7 @@ class Queue(LateQueue):
         Raises PayloadError for what cannot travel, ConfigurationError for a callback no worker can import.
         """
         client = self.client
+        client.look_again()
         function = function_of(func, client.settings.limits)
         if function.blob is not None and client.jobs_here is None:
             client.code.ensure(function.blob, for_s=extra_life_s(options.get("failure_ttl")))
@@ -143,7 +145,7 @@ class Queue(LateQueue):
         if client.jobs_here is not None:
             return run_inline(job, client.inline, client.jobs_here)
         enqueue = partial(super().enqueue_job, job, pipeline=pipeline, at_front=at_front, unique=unique)
-        if pipeline is None and not unique and self.is_async:
+        if pipeline is None and self.is_async:
             return enqueue_once(client.connection, job, cast(Any, enqueue))
         return cast(Job[Any], enqueue())
 
@@ -215,9 +217,15 @@ class Queue(LateQueue):
         return jobs
 
     def _push(self, client: Client, function: Function, pattern: Pattern, calls: list[bytes]) -> list[Job[Any]]:
-        while (jobs := pattern.push(calls)) is None:
+        while True:
+            try:
+                jobs = pattern.push(calls, client.scope.generation_of(client))
+            except DeclarationsForgotten:
+                client.scope.publish_again(client)
+                continue
+            if jobs is not None:
+                return jobs
             client.code.ensure(cast(Blob, function.blob))
-        return jobs
 
     def _pattern(
         self,
@@ -255,11 +263,12 @@ class Queue(LateQueue):
         job = self._record(function, Call("", None, (), {}), limit, dict(options))
         self._prepare_for_queue(job)
         if function.blob is None:
-            return Pattern(job, Place((self.key, QUEUES), at_front))
+            return Pattern(job, Place((self.key, QUEUES, client.keys.generation), at_front))
         if job_keys():
             client.code.ensure(function.blob)
         code_key = client.keys.code(function.blob.header.digest)
-        return Pattern(job, Place((self.key, QUEUES, code_key), at_front, code_life_s(options.get("failure_ttl"))))
+        keys = (self.key, QUEUES, client.keys.generation, code_key)
+        return Pattern(job, Place(keys, at_front, code_life_s(options.get("failure_ttl"))))
 
     def _record(self, function: Function, call: Call, limit: float | None, options: dict[str, Any]) -> Job[Any]:
         on_crash = options.pop("on_crash", "requeue")

@@ -26,9 +26,9 @@ from envq.errors import (
 from envq.jobs.inline_job import InlineJob
 from envq.jobs.job import FROM_START, Job
 from envq.jobs.listeners import deserted
-from envq.jobs.outcome import Entry, Outcome, failure
+from envq.jobs.outcome import Entry, Outcome, failure, is_before
 from envq.jobs.outcome import read as read_entry
-from envq.store.connection import connection_options
+from envq.store.connection import at_most, connection_options
 from envq.store.keys import results as results_key
 from envq.store.keys import workers_of
 
@@ -123,7 +123,8 @@ class _Waiting:
         last_look = self._left_s() <= 0
         lost: Exception | None = None
         try:
-            self._look(first.connection, window)
+            with at_most(first.connection, 0):  # it is asked again here, as long as there is time
+                self._look(first.connection, window)
         except (redis.ConnectionError, redis.TimeoutError) as error:
             lost = error
             time.sleep(max(0.0, min(RECONNECT_S, self._left_s())))
@@ -142,19 +143,30 @@ class _Waiting:
     def _check(self, connection: redis.Redis, window: Sequence[Job[Any]]) -> None:
         """Look at the records: a job that is cancelled, or gone, gets no result; nor does one that nobody takes."""
         queued = next((job for job in window if self._statuses.get(job.id) == JobStatus.QUEUED), window[0])
-        with connection.pipeline(transaction=True) as pipeline:
+        # No transaction: before Redis 7.2 one is refused whole at maxmemory. Statuses first: what had ended by then has
+        # its result in the streams.
+        with connection.pipeline(transaction=False) as pipeline:
             for job in window:
                 pipeline.hget(job.key, "status")
             cast(Any, pipeline).xread(self._positions(window))
             pipeline.exists(workers_of(queued.origin))
             *statuses, streams, listened_on = pipeline.execute()
-        # One transaction: what ended before its status was read has its result in the streams.
         self._take(window, streams)
         for job, status in zip(window, statuses, strict=True):
             self._statuses[job.id] = (status or b"").decode()
             if job.id in self._open and (error := _without_result(job, self._statuses[job.id])):
-                self._end(job, Outcome(error=error))
+                self._end(job, self._from_before(connection, job) or Outcome(error=error))
         self._look_for_listeners(queued, listened_on=bool(listened_on))
+
+    def _from_before(self, connection: redis.Redis, job: Job[Any]) -> Outcome | None:
+        """The last result of a stream that ends before our position: Redis was restored, or its clock went back."""
+        entries = cast("list[Entry]", cast(Any, connection).xrevrange(results_key(job.id), count=1))
+        if not entries or not is_before(entries[0][0].decode(), self._after[job.id]):
+            return None
+        if job_keys() and _ran_before(job, entries[0][1]):
+            return None
+        ended = read_entry(entries[0][1], job.serializer, job.id, _function(job))
+        return None if ended is None else _if_stopped(job, ended)
 
     def _look_for_listeners(self, job: Job[Any], *, listened_on: bool) -> None:
         """Warn once where nobody takes a job: its queue is misspelt, perhaps, or no worker runs."""
@@ -176,7 +188,6 @@ class _Waiting:
         for key, entries in _items(streams):
             job = by_key[key]
             for position, fields in entries:
-                self._after[job.id] = position.decode()
                 if job_keys() and _ran_before(job, fields):
                     text = f"the newest result of job {job.id} is a copy of one of an earlier run; it is not loaded"
                     self._end(job, Outcome(error=PayloadError(text)))
@@ -185,6 +196,7 @@ class _Waiting:
                 if ended is not None:
                     self._end(job, _if_stopped(job, ended))
                     break
+                self._after[job.id] = position.decode()  # not of an end: asking how it came may fail, and is repeated
 
     def _end(self, job: Job[Any], ended: Outcome) -> None:
         self._ended[job.id] = ended

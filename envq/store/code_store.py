@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any, Final, cast
 
+import redis
 from redis import Redis
 
 from envq.code.payload import Blob
@@ -13,6 +15,10 @@ from envq.errors import CodeMissing
 from envq.store.keys import Keys
 from envq.store.scripts import renew_code
 
+FIRST_PAUSE_S: Final = 0.02
+LONGEST_PAUSE_S: Final = 1.0
+# On workers: a failover must fail neither a build nor a job, and a build that waits has to end some time.
+WORKER_WAIT_S: Final = 60.0
 DAY_S: Final = 24 * 3600
 # As long as RQ keeps a failed job that may be requeued, and a month for one that waits in a queue.
 CODE_TTL_S: Final = 395 * DAY_S
@@ -24,17 +30,21 @@ class CodeStore:
 
     Args:
         signing: the keys that sign what is written and verify what is read
+        wait_s: how long reading one waits for a server that is away, besides what the connection does itself
     """
 
-    def __init__(self, connection: Redis, keys: Keys, signing: Callable[[], Keyring] = job_keys) -> None:
+    def __init__(
+        self, connection: Redis, keys: Keys, signing: Callable[[], Keyring] = job_keys, *, wait_s: float = 0
+    ) -> None:
         self._connection = connection
         self._keys = keys
+        self._wait_s = wait_s
         self._signing = signing
         self._signed: set[str] = set()  # digests whose blob there is ours
 
     def get(self, digest: str, what: str) -> Blob:
         """The blob; raises CodeMissing naming ``what``, PayloadError where it is none, or not signed as it must be."""
-        data = cast(bytes | None, cast(Any, self._connection).get(self._keys.code(digest)))
+        data = self._read(self._keys.code(digest))
         if data is None:
             raise CodeMissing(
                 f"the code of {what} (digest {digest[:12]}) is not in Redis any more; "
@@ -43,6 +53,17 @@ class CodeStore:
         blob = Blob.unpack(data)
         blob.check(self._signing(), self._keys.namespace, digest)
         return blob
+
+    def _read(self, key: str) -> bytes | None:
+        give_up_at, pause_s = time.monotonic() + self._wait_s, FIRST_PAUSE_S
+        while True:
+            try:
+                return cast(bytes | None, cast(Any, self._connection).get(key))
+            except (redis.ConnectionError, redis.TimeoutError):
+                if time.monotonic() + pause_s > give_up_at:
+                    raise
+            time.sleep(pause_s)
+            pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
 
     def ensure(self, blob: Blob, *, for_s: int = 0) -> None:
         """

@@ -2,59 +2,85 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final, cast
-from urllib.parse import unquote, urlsplit, urlunsplit
+from typing import Any, Final, TypeVar, cast
+from urllib.parse import unquote, urlsplit
 
 import redis
-from redis.backoff import ExponentialBackoff, NoBackoff
+from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from envq.errors import ConfigurationError, ServerUnavailable
+from envq.store import sentinel
 from envq.store.driver_client import DriverClient, DriverPool
+from envq.store.patience import Patience
+from envq.store.replies import NotPrimary, Parser
+from envq.store.trouble import REDIS_ERRORS, explain, is_about_the_data, safe_url
 
 CONNECT_TIMEOUT_S: Final = 5.0
 DRIVER_CONNECTIONS: Final = 64  # at most so many per process; more threads wait for one
-DRIVER_RETRIES: Final = 2
+# A network that swallows packets must not hold anybody for as long as TCP would. A URL may say otherwise.
+DRIVER_ANSWER_S: Final = 5.0
+WORKER_ANSWER_S: Final = 15.0
+AT_ONCE_S: Final = 0.3  # for who waits at a terminal: a lost connection is made anew, a server that is away is told
 OLDEST_SERVER: Final = (6, 2)
 
-# What any command may raise while a server is away, restarts, fails over or has no memory left.
-REDIS_ERRORS: Final = (redis.RedisError, ConnectionError, TimeoutError)
+_SCHEMES = ("redis://", "rediss://", "unix://", *sentinel.SCHEMES)
+ClientType = TypeVar("ClientType", bound=redis.Redis)
 
-_SCHEMES = ("redis://", "rediss://", "unix://")
+__all__ = ["REDIS_ERRORS", "explain", "is_about_the_data", "safe_url"]  # from trouble
 
 
-def driver_client(url: str) -> redis.Redis:
+def driver_client(url: str, retry_for_s: float = AT_ONCE_S) -> DriverClient:
     """
-    A client for producers: bounded, thread-safe and fork-safe pool; two quick retries on a lost connection.
+    A client for producers: bounded, thread-safe and fork-safe pool, for so long tries on a lost connection.
 
     Raises ConfigurationError for a URL that is none. Does no I/O.
     """
-    retry = Retry(ExponentialBackoff(cap=0.5, base=0.05), DRIVER_RETRIES)
-    options = {"retry": retry, "max_connections": DRIVER_CONNECTIONS, "timeout": CONNECT_TIMEOUT_S}
-    return _client(url, DriverPool, options, DriverClient)
+    options = {
+        "retry": Patience(retry_for_s),
+        "max_connections": DRIVER_CONNECTIONS,
+        "timeout": CONNECT_TIMEOUT_S,
+        "socket_timeout": DRIVER_ANSWER_S,
+    }
+    client = _client(url, DriverPool, options, DriverClient)
+    client.url = url
+    return client
 
 
-def worker_client(url: str) -> redis.Redis:
+def worker_client(url: str, answer_within_s: float = WORKER_ANSWER_S) -> redis.Redis:
     """
     A client that never repeats a command by itself: a lost reply is settled by asking. No I/O.
 
     Its pool is not bounded: a time limit that strikes while a job talks to Redis may cost it a connection.
     """
-    return _client(url, redis.ConnectionPool, {"retry": Retry(NoBackoff(), 0)})
+    options = {"retry": Retry(NoBackoff(), 0), "socket_timeout": answer_within_s}
+    return _client(url, redis.ConnectionPool, options, redis.Redis)
+
+
+@contextmanager
+def at_most(client: redis.Redis, seconds: float) -> Generator[None]:
+    """What this thread asks a driver's client inside the block is tried no longer than that; others are left as is."""
+    if isinstance(client, DriverClient):
+        with client.patience.at_most(seconds):
+            yield
+    else:
+        yield
 
 
 def _client(
-    url: str,
-    pool_class: type[redis.ConnectionPool],
-    options: dict[str, Any],
-    client_class: type[redis.Redis] = redis.Redis,
-) -> redis.Redis:
+    url: str, pool_class: type[redis.ConnectionPool], options: dict[str, Any], client_class: type[ClientType]
+) -> ClientType:
     check_url(url)
-    common = {"socket_connect_timeout": CONNECT_TIMEOUT_S, "health_check_interval": 30}
+    common = {"socket_connect_timeout": CONNECT_TIMEOUT_S, "health_check_interval": 30, "parser_class": Parser}
+    if not url.startswith("unix"):
+        common["socket_keepalive"] = True
     try:
         _check_database(url)
-        pool = pool_class.from_url(url, **common, **options)
+        plain, through = sentinel.through_sentinels(url) if url.startswith(sentinel.SCHEMES) else (url, {})
+        pool = pool_class.from_url(plain, **common, **options, **through)
     except (ValueError, TypeError) as error:
         raise ConfigurationError(f"cannot use the Redis URL {safe_url(url)!r}: {error}") from None
     client = client_class(connection_pool=pool)
@@ -67,7 +93,7 @@ def check_url(url: str) -> None:
     if not url.startswith(_SCHEMES):
         raise ConfigurationError(
             f"{safe_url(url)!r} is not a Redis URL; write redis://[:password@]host:port/number, "
-            "rediss://... for TLS or unix://path"
+            "rediss://... for TLS, unix://path, or redis+sentinel://host:port,host:port/number?master=NAME"
         )
 
 
@@ -98,45 +124,6 @@ def database_number(client: redis.Redis) -> int:
     return int(connection_options(client).get("db") or 0)
 
 
-def safe_url(url: str) -> str:
-    """The URL without its password, for messages."""
-    try:
-        parts = urlsplit(url)
-        if parts.password is None:
-            return url
-        host = parts.netloc.rpartition("@")[2]
-        return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:***@{host}"))
-    except ValueError:
-        return "(a URL that cannot be read)"
-
-
-def explain(error: redis.RedisError | OSError, url: str, source: str = "") -> ServerUnavailable:
-    """
-    One sentence for a server that does not answer or does not let us in.
-
-    Args:
-        source: where the URL came from, for somebody who has not been connected yet
-    """
-    shown = safe_url(url)
-    text = str(error) or type(error).__name__
-    if isinstance(error, redis.AuthenticationError) or "NOAUTH" in text or "WRONGPASS" in text:
-        return ServerUnavailable(f"Redis at {shown} refuses the user name or password ({text}); check the URL")
-    if isinstance(error, redis.ResponseError):
-        return ServerUnavailable(f"Redis at {shown} refuses: {text}")
-    lost = f"cannot reach Redis at {shown} ({text}); is it running, and is the URL right"
-    if not source:
-        return ServerUnavailable(f"{lost}?")
-    return ServerUnavailable(f"{lost} (it comes from {source})? For trying envq, `envq dev` starts one")
-
-
-def is_about_the_data(error: BaseException) -> bool:
-    """Whether the server refused a command for what was sent or stored, so that trying again is of no use."""
-    if type(error) not in (redis.ResponseError, redis.DataError):
-        return False  # a lost connection, or a state of the server that redis-py knows by name
-    code = str(error).partition(" ")[0]
-    return not code.isupper() or code in ("ERR", "WRONGTYPE")  # others (MISCONF, NOREPLICAS, OOM) tell of the server
-
-
 @dataclass(frozen=True)
 class ServerFacts:
     """What the start banner says of a server."""
@@ -144,6 +131,18 @@ class ServerFacts:
     name: str
     version: str
     durability: str
+    eviction: str = ""  # a policy that throws away what jobs need; "" for noeviction
+    is_replica: bool = False
+
+    @property
+    def warnings(self) -> list[str]:
+        """What an operator should change."""
+        if not self.eviction:
+            return []
+        return [
+            f"maxmemory-policy is {self.eviction}: at maxmemory Redis throws away jobs, results or declarations; "
+            "set it to noeviction"
+        ]
 
     @property
     def too_old(self) -> bool:
@@ -152,7 +151,7 @@ class ServerFacts:
 
 
 def server_facts(client: redis.Redis, url: str, source: str = "") -> ServerFacts:
-    """Ask the server; raises ServerUnavailable if it cannot be reached, refuses us, or is too old."""
+    """Ask the server; raises ServerUnavailable if it cannot be reached, refuses us, is too old or one of a cluster."""
     try:
         info: dict[str, Any] = client.info()
     except RecursionError:  # what redis-py 5 ends in when a password is refused
@@ -161,9 +160,24 @@ def server_facts(client: redis.Redis, url: str, source: str = "") -> ServerFacts
         raise explain(error, url, source) from None
     name = "Valkey" if "valkey_version" in info else "Redis"
     version = str(info.get("valkey_version") or info.get("redis_version") or "0.0")
-    facts = ServerFacts(name, version, _durability(client, info))
+    policy = str(info.get("maxmemory_policy") or "noeviction")
+    eviction = "" if policy == "noeviction" else policy
+    facts = ServerFacts(name, version, _durability(client, info), eviction, info.get("role") == "slave")
     if facts.too_old:
         raise ServerUnavailable(f"{name} {version} at {safe_url(url)} is too old; envq needs Redis 6.2 or Valkey 7.2")
+    if info.get("cluster_enabled"):
+        raise ServerUnavailable(
+            f"{name} at {safe_url(url)} is one of a cluster, which envq does not work with; "
+            "give it a server of its own, with Sentinel where it has to be replicated"
+        )
+    return facts
+
+
+def primary_facts(client: redis.Redis, url: str, source: str = "") -> ServerFacts:
+    """The same for who is going to write; raises ServerUnavailable for a replica too."""
+    facts = server_facts(client, url, source)
+    if facts.is_replica:
+        raise explain(NotPrimary(), url, source)
     return facts
 
 

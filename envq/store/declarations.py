@@ -36,11 +36,12 @@ class Published:
     change: Change
     taking_turns: bool = False  # the code was current before, and another process replaced it: two releases, perhaps
     previous: Declaration | None = None  # what was replaced
+    generation: str = ""  # of the store, then; "" where there is no server
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """All declarations and the generation they belong to, read in one transaction."""
+    """All declarations, at least those of this generation."""
 
     generation: str
     declarations: dict[str, Declaration]
@@ -50,10 +51,11 @@ class Snapshot:
 class DeclarationStore:
     """Reads and writes declarations; every change is a compare-and-set on what was read."""
 
-    def __init__(self, connection: Redis, keys: Keys) -> None:
+    def __init__(self, connection: Redis, keys: Keys, *, wait_s: float = 0) -> None:
+        """``wait_s``: how long reading code waits for a server that is away."""
         self._connection = connection
         self._keys = keys
-        self._code = CodeStore(connection, keys, declaration_keys)
+        self._code = CodeStore(connection, keys, declaration_keys, wait_s=wait_s)
         self._seal = Seal(connection, keys)
 
     def snapshot(self, *, checked: bool = False) -> Snapshot:
@@ -63,7 +65,9 @@ class DeclarationStore:
         Args:
             checked: leave out what must not be built, where declarations are signed
         """
-        with self._connection.pipeline(transaction=True) as pipeline:
+        # No transaction: before Redis 7.2 one is refused whole at maxmemory. The generation first: what is declared
+        # meanwhile has another one, and is looked at again.
+        with self._connection.pipeline(transaction=False) as pipeline:
             pipeline.get(self._keys.generation)
             pipeline.hgetall(self._keys.declarations)
             pipeline.get(self._keys.store_id)
@@ -74,6 +78,10 @@ class DeclarationStore:
         signed = {name: header for name, header in headers.items() if self._may_be_used(name, header, store)}
         refused = frozenset(name.decode(errors="replace") for name in headers.keys() - signed.keys())
         return Snapshot(generation, dict(_readable(signed)), refused)
+
+    def generation(self) -> str:
+        """The generation of the moment, "" where nothing was ever declared."""
+        return (cast(bytes | None, cast(Any, self._connection).get(self._keys.generation)) or b"").decode()
 
     def get(self, name: str) -> Declaration:
         """One declaration; raises NotDeclared, naming those that exist."""
@@ -91,6 +99,9 @@ class DeclarationStore:
     def publish(self, wanted: Declaration, blob: Blob) -> Published:
         """
         Declare; ``wanted.version`` counts only where ``wanted.explicit``.
+
+        One with a ``life`` was published before: where the store has forgotten it, it comes back as it was, and what
+        executors hold of it is still valid.
 
         The same code with the same options changes nothing and does not ring the bell. The last
         declaration wins, except that an explicit version never replaces a higher one.
@@ -135,13 +146,15 @@ class DeclarationStore:
 
     def _change(self, name: str, decide: Callable[[Declaration | None], Published], blob: Blob | None) -> Published:
         while True:
+            generation = self.generation()  # before the header: at most it is older than that
             header = self._header(name)
             current = self._standing(name, header)
             published = decide(current)
             if published.change in ("unchanged", "older"):
-                return published
-            if self._write(header, current, published.declaration, self._code.packed(blob) if blob else b""):
-                return published
+                return replace(published, generation=generation)
+            packed = self._code.packed(blob) if blob else b""
+            if written := self._write(header, current, published.declaration, packed):
+                return replace(published, generation=written)
 
     def _standing(self, name: str, header: str) -> Declaration | None:
         """The declaration in this header, without its signature; None also for one that does not count."""
@@ -161,8 +174,8 @@ class DeclarationStore:
             log.error("%s; it is not built", _not_signed(name.decode(errors="replace")))
         return holds
 
-    def _write(self, expected: str, current: Declaration | None, new: Declaration | None, blob: bytes) -> bool:
-        """Compare with the header as read, and write; None for ``new`` removes. False if somebody was faster."""
+    def _write(self, expected: str, current: Declaration | None, new: Declaration | None, blob: bytes) -> str:
+        """Compare with the header as read, and write; None for ``new`` removes. "" if somebody was faster."""
         standing = cast(Declaration, new or current)
         before = current or standing
         change = DeclarationChange(
@@ -178,7 +191,7 @@ class DeclarationStore:
             version_before=before.version,
             starts_over=new is None or new.identity != before.identity,
         )
-        return bool(change_declaration(self._connection, self._keys, change))
+        return change_declaration(self._connection, self._keys, change)
 
     def _header(self, name: str) -> str:
         header = cast(bytes | None, cast(Any, self._connection).hget(self._keys.declarations, name))
@@ -208,6 +221,8 @@ def not_declared(name: str, known: dict[str, Declaration]) -> NotDeclared:
 
 
 def _decide(current: Declaration | None, wanted: Declaration) -> Published:
+    if current is None and wanted.life:
+        return Published(wanted, "new")
     if current is None:
         # An executor that has not noticed a removal must not take this for what was removed.
         life, epoch = secrets.token_hex(4), secrets.randbits(32)

@@ -5,14 +5,19 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, Final, cast
 from weakref import WeakSet
 
 import redis
 from redis.client import Pipeline
+
+from envq.store.patience import Patience, given_up
+from envq.store.replies import NOTHING_DONE
+from envq.store.trouble import for_driver
 
 try:
     import hiredis
@@ -21,6 +26,10 @@ except ImportError:  # no build for this Python; redis-py does without it as wel
 _pack: Any = getattr(hiredis, "pack_command", None)  # old ones have none
 _TOLD_TO_RECONNECT: Final = hasattr(redis.Connection, "should_reconnect")  # since redis-py 5.1
 _LOST: Final = (redis.ConnectionError, redis.TimeoutError, OSError)
+_BLOCKING: Final = frozenset(
+    ("XREAD", "XREADGROUP", "BLPOP", "BRPOP", "BLMOVE", "BRPOPLPUSH", "BLMPOP", "BZPOPMIN", "BZPOPMAX", "BZMPOP")
+)
+_BLOCKS_S: Final = "envq_blocks_s"
 
 
 class DriverPool(redis.ConnectionPool):
@@ -29,10 +38,14 @@ class DriverPool(redis.ConnectionPool):
 
     Unlike redis-py's BlockingConnectionPool it takes no lock while there are connections to give, and a forked child
     waits for no lock that a thread of its parent held.
+
+    Attributes:
+        made: how often a connection was made
     """
 
     def __init__(self, *, timeout: float, **options: Any) -> None:
         self._timeout_s = timeout
+        self.made = 0
         self._renew_locks()
         super().__init__(**options)
         _pools.add(self)
@@ -46,11 +59,15 @@ class DriverPool(redis.ConnectionPool):
             connection = self._wait_for_one()
         self._in_use.add(connection)
         try:
-            _make_ready(connection)
+            self.made += _make_ready(connection)
         except BaseException:
             self.release(connection)
             raise
         return connection
+
+    def freshen(self) -> None:
+        """Have the connection that is used next, and find out whether the server has closed it meanwhile."""
+        self.release(self.get_connection())
 
     def get_settled(self) -> Any:
         """The same for a caller that can do with one that the server has closed; spares a look at the socket."""
@@ -182,47 +199,125 @@ def sent_once() -> Generator[None]:
 _SENT_ONCE: ContextVar[bool] = ContextVar("_SENT_ONCE", default=False)
 
 
-class _Once(Pipeline):
+class DriverPipeline(Pipeline):
+    """redis-py's, with the same errors."""
+
+    tell: Callable[[Callable[[], Any]], Any]
+
+    def execute(self, raise_on_error: bool = True) -> list[Any]:
+        """Send what was collected."""
+        return cast("list[Any]", self.tell(lambda: super(DriverPipeline, self).execute(raise_on_error)))
+
+    def immediate_execute_command(self, *args: Any, **options: Any) -> Any:
+        """Send one command at once, as WATCH is."""
+        return self.tell(lambda: cast(Any, super(DriverPipeline, self)).immediate_execute_command(*args, **options))
+
+
+class _Once(DriverPipeline):
     """Raises InDoubt where redis-py would send it again, or have it begun anew as if nothing had been sent."""
 
     def _execute_transaction(self, connection: Any, commands: Any, raise_on_error: bool) -> Any:
         try:
             return cast(Any, super())._execute_transaction(connection, commands, raise_on_error)
+        except NOTHING_DONE:
+            raise
         except _LOST as error:
             connection.disconnect()
             raise InDoubt(str(error)) from error
 
 
 class DriverClient(redis.Redis):
-    """Runs scripts without what redis-py puts around each command; all else as redis-py does."""
+    """
+    Runs scripts without what redis-py puts around each command; all else as redis-py does.
+
+    What it gives up because of the server is raised as ServerUnavailable, in one sentence.
+
+    Attributes:
+        url: for that sentence
+    """
+
+    url = ""
+
+    @property
+    def patience(self) -> Patience:
+        """How long it tries again."""
+        return cast(Patience, cast(Any, self.connection_pool).connection_kwargs["retry"])
 
     def execute_command(self, *args: Any, **options: Any) -> Any:
         """Send a command; a lost connection is redis-py's to retry, also where the short way met it."""
         if args[0] != "EVALSHA" or self.connection is not None:
-            return cast(Any, super()).execute_command(*args, **options)
+            return self._tell(partial(self._execute_slowly, *args, **options))
         pool = cast(Any, self.connection_pool)
-        connection, settled = pool.get_settled(), False
+        connection, settled = None, False
         try:
+            connection = pool.get_settled()
             connection.send_packed_command(_packed(connection, args))
             reply = connection.read_response()
             settled = True
             return reply
-        except redis.ResponseError:
+        except redis.ResponseError as error:
+            if told := for_driver(error, self.url, 0):
+                raise told from None
             raise
-        except _LOST:
+        except _LOST as error:
+            if connection is None or given_up(error) or self._was_silent(connection, error):
+                raise for_driver(error, self.url, self.patience.limit_s) or error from None
             connection.disconnect()
         except BaseException:  # an interrupt: the reply may still come
-            connection.disconnect()
+            if connection is not None:
+                connection.disconnect()
             raise
         finally:
-            pool.release(connection, settled=settled)
+            if connection is not None:
+                pool.release(connection, settled=settled)
+        return self._tell(partial(self._execute_slowly, *args, **options))
+
+    def parse_response(self, connection: Any, command_name: str, **options: Any) -> Any:
+        """Read a reply; one that may take long by right is waited for as long as was asked."""
+        blocks_s = options.pop(_BLOCKS_S, None)
+        if blocks_s is None:
+            return cast(Any, super()).parse_response(connection, command_name, **options)
+        limit_s = connection.socket_timeout
+        connection._sock.settimeout(limit_s + blocks_s if blocks_s and limit_s else None)
+        try:
+            return cast(Any, super()).parse_response(connection, command_name, **options)
+        finally:
+            if connection._sock is not None:
+                connection._sock.settimeout(limit_s)
+
+    def pipeline(self, transaction: bool = True, shard_hint: str | None = None) -> DriverPipeline:
+        """As redis-py's, but for what is to be sent once."""
+        kind = _Once if _SENT_ONCE.get() else DriverPipeline
+        pipeline = kind(self.connection_pool, self.response_callbacks, transaction, shard_hint)
+        pipeline.tell = self._tell
+        return pipeline
+
+    def _execute_slowly(self, *args: Any, **options: Any) -> Any:
+        if args[0] in _BLOCKING and (blocks_s := _blocks_s(args)) is not None:
+            options[_BLOCKS_S] = blocks_s
         return cast(Any, super()).execute_command(*args, **options)
 
-    def pipeline(self, transaction: bool = True, shard_hint: str | None = None) -> Pipeline:
-        """As redis-py's, but for what is to be sent once."""
-        if not _SENT_ONCE.get():
-            return super().pipeline(transaction, shard_hint)
-        return _Once(self.connection_pool, self.response_callbacks, transaction, shard_hint)
+    def _was_silent(self, connection: Any, error: BaseException) -> bool:
+        """Whether it waited for an answer at least as long as it tries at all."""
+        return isinstance(error, redis.TimeoutError) and (connection.socket_timeout or 0) >= self.patience.limit_s
+
+    def _tell(self, talk: Callable[[], Any]) -> Any:
+        try:
+            return talk()
+        except (*_LOST, redis.ResponseError) as error:
+            told = for_driver(error, self.url, self.patience.limit_s)
+            if told is None:
+                raise
+            raise told from None
+
+
+def _blocks_s(command: Sequence[Any]) -> float | None:
+    """For how many seconds the command may block, 0 for ever, None where it does not."""
+    if command[0] in ("XREAD", "XREADGROUP"):
+        names = [each.upper() if isinstance(each, str | bytes) else each for each in command]
+        at = next((names.index(name) for name in ("BLOCK", b"BLOCK") if name in names), None)
+        return None if at is None else int(command[at + 1]) / 1000
+    return float(command[1 if command[0] in ("BLMPOP", "BZMPOP") else -1])
 
 
 def _packed(connection: Any, command: tuple[Any, ...]) -> Any:
@@ -230,11 +325,15 @@ def _packed(connection: Any, command: tuple[Any, ...]) -> Any:
     return connection.pack_command(*command) if _pack is None else (_pack(command),)
 
 
-def _make_ready(connection: Any) -> None:
-    """Connect it if it is not, or if it was closed by the server or holds a reply that nobody has read."""
+def _make_ready(connection: Any) -> bool:
+    """
+    Connect it if it is not, or if it was closed by the server or holds a reply that nobody has read.
+
+    Whether it was connected now.
+    """
     if connection._sock is None:
         connection.connect()
-        return
+        return True
     try:
         usable = not connection.can_read()
     except _LOST:
@@ -242,6 +341,7 @@ def _make_ready(connection: Any) -> None:
     if not usable:
         connection.disconnect()
         connection.connect()
+    return not usable
 
 
 def _after_fork() -> None:

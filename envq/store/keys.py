@@ -111,7 +111,7 @@ class Keys:
 
     @property
     def generation(self) -> str:
-        """String ``counter:token``; changes with every declaration; compared for equality only; no TTL."""
+        """String ``counter:token:life``; changes with every declaration; see generation.py; no TTL."""
         return self._key("generation")
 
     def code(self, digest: str) -> str:

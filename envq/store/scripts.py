@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha1
@@ -24,6 +24,8 @@ WORKER_TTL_S: Final = 480  # RQ's worker_ttl plus its minute of grace
 EXECUTOR_TTL_S: Final = 60
 EXECUTION_TTL_S: Final = 3600  # outlives any pause of a supervisor's heartbeat
 
+_FORGOTTEN: Final = -2  # of enqueue.lua
+
 _INCLUDE: Final = re.compile(r"^--@include (\w+)$", re.MULTILINE)
 
 Outcome = Literal["front", "settle", "gone"]
@@ -43,9 +45,19 @@ def digest(name: str) -> str:
     return sha1(source(name).encode(), usedforsecurity=False).hexdigest()
 
 
+class _Script(Script):
+    def __call__(self, keys: Sequence[Any] | None = None, args: Iterable[Any] | None = None, client: Any = None) -> Any:
+        try:
+            return cast(Any, super()).__call__(keys, args, client)
+        except NoScriptError:  # flushed again between redis-py's two commands
+            return cast(Any, client or self.registered_client).eval(
+                self.script, len(keys or ()), *(keys or ()), *(args or ())
+            )
+
+
 def _script(connection: Redis, name: str) -> Script:
     """The script bound to a client; sent once by digest, in full only where the server does not know it."""
-    return connection.register_script(source(name))
+    return _Script(connection, source(name))
 
 
 def enqueue_command(keys: Sequence[str], arguments: Sequence[Any]) -> tuple[Any, ...]:
@@ -53,19 +65,25 @@ def enqueue_command(keys: Sequence[str], arguments: Sequence[Any]) -> tuple[Any,
     return ("EVALSHA", digest("enqueue"), len(keys), *keys, rq.JOB_PREFIX, *arguments)
 
 
+class DeclarationsForgotten(Exception):
+    """The store has forgotten what this driver declared; nothing was written."""
+
+
 def enqueue(connection: Redis, command: Sequence[Any]) -> bool:
     """
     Write new jobs and put them on their queue, atomically; ids that exist already are left as they are.
 
     ``command`` begins with what ``enqueue_command`` gave. False where the code that the jobs need is not in Redis; then
-    nothing was written.
+    nothing was written. Raises DeclarationsForgotten.
     """
     send = cast(Any, connection).execute_command  # not redis-py's Script, which hashes the source each time
     try:
-        return send(*command) >= 0
+        new = send(*command)
     except NoScriptError:
-        connection.script_load(source("enqueue"))
-        return send(*command) >= 0
+        new = send("EVAL", source("enqueue"), *command[2:])
+    if new == _FORGOTTEN:
+        raise DeclarationsForgotten
+    return new >= 0
 
 
 def standing(pipeline: Pipeline, claims_key: str, job_id: str) -> tuple[bool, bool]:

@@ -22,6 +22,7 @@ from envq.workers.execution.claims import Claims, Readable
 from envq.workers.execution.pace import SHORT_S
 from envq.workers.execution.wire import Wire
 from envq.workers.ledger import Ledger
+from envq.workers.outage import Outage
 
 log = logging.getLogger("envq.worker")
 
@@ -47,7 +48,12 @@ class _Trip:
 
 
 class Batch:
-    """The claims of one executor, as it knows them."""
+    """
+    The claims of one executor, as it knows them.
+
+    Attributes:
+        outage: what was said of one; whoever has a reply again says that it is over
+    """
 
     def __init__(self, wire: Wire, exchange: Exchange, ledger: Ledger, claims: Claims, trust_s: float) -> None:
         """``trust_s``: after so long, asleep or stopped, others may have taken us for dead."""
@@ -56,6 +62,7 @@ class Batch:
         self._ledger = ledger
         self._claims = claims
         self._trust_s = trust_s
+        self.outage = Outage()
         self._number = 0
         self._asked_at = 0.0  # by the wall clock, which goes on while the machine sleeps
         self._trip: _Trip | None = None  # its reply is not read yet
@@ -184,7 +191,7 @@ class Batch:
             self.store()
         except REDIS_ERRORS as error:
             self.forget_waiting()
-            log.warning("Redis does not answer (%s); results are kept until it does", error)
+            self.outage.tell("Redis does not answer (%s); results are kept until it does", error)
 
     @property
     def carried(self) -> bool:
@@ -250,7 +257,7 @@ class Batch:
         self._unstored = trip.ends + self._unstored
         if trip.ends:
             others = f" (and {len(trip.ends) - 1} others)" if len(trip.ends) > 1 else ""
-            log.warning("job %s%s is not stored yet, trying again: %s", trip.ends[0].job_id, others, error)
+            self.outage.tell("job %s%s is not stored yet, trying again: %s", trip.ends[0].job_id, others, error)
 
     def _settle(self, trip: _Trip, outcomes: Any, claimed: int) -> None:
         if isinstance(outcomes, redis.ResponseError):

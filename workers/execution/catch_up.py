@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from envq.recipes import stored_recipe
 from envq.runtime import Recipe, Runtime, State
 from envq.store.declarations import DeclarationStore, Snapshot
+from envq.store.generation import turned_back
 from envq.store.records import Declaration
 from envq.workers.execution.replays import SeenDeclarations
+
+FORGOTTEN_SERVED_S: Final = 60
 
 _SERVING: Final = (State.READY, State.UPDATE_FAILED)
 _FAILED: Final = (State.FAILED, State.QUARANTINED)
@@ -27,11 +32,20 @@ class CatchUp:
         self._queues = frozenset(queues)
         self._snapshot = Snapshot("", {})
         self._memory = SeenDeclarations()
+        self._recipes: dict[str, Recipe] = {}
+        self._forgotten: dict[str, Declaration] = {}  # by the store; served until it says something else of them
+        self._served_until = 0.0
 
     @property
     def generation(self) -> str:
         """The generation this executor has seen: built, or tried and failed."""
         return self._snapshot.generation
+
+    def is_current(self, generation: str) -> bool:
+        """Whether there is nothing to catch up with, where the store has this generation."""
+        if self._forgotten and time.monotonic() > self._served_until:
+            return False
+        return generation == self._snapshot.generation
 
     @property
     def declared(self) -> Mapping[str, Declaration]:
@@ -39,10 +53,22 @@ class CatchUp:
         return self._snapshot.declarations
 
     def pending(self) -> tuple[Snapshot, dict[str, Recipe], bool]:
-        """What the store says now, as recipes, and whether taking it over would run an initializer."""
-        snapshot = self._memory.without_replays(self._store.snapshot(checked=True))
+        """
+        What the store says now, as recipes, and whether taking it over would run an initializer.
+
+        What a store has forgotten that was emptied, or restored from an older copy, stays for a while: its driver
+        declares it again, as the same version, and a model that takes minutes to build need not be built for that.
+        """
+        stored = self._memory.without_replays(self._store.snapshot(checked=True))
+        if turned_back(self.generation, stored.generation):
+            self._forgotten, self._served_until = dict(self.declared), time.monotonic() + FORGOTTEN_SERVED_S
+            log.warning("Redis has lost declarations; what is built goes on serving for %d s", FORGOTTEN_SERVED_S)
+        elif self._forgotten and time.monotonic() > self._served_until:
+            self._forgotten = {}
+        forgotten = {name: each for name, each in self._forgotten.items() if name not in stored.refused}
+        snapshot = replace(stored, declarations=forgotten | stored.declarations)
         recipes = {
-            name: stored_recipe(declaration, self._store.code)
+            name: stored_recipe(declaration, self._store.code) if name in stored.declarations else self._recipes[name]
             for name, declaration in snapshot.declarations.items()
             if self._is_for_us(declaration)
         }
@@ -50,7 +76,7 @@ class CatchUp:
 
     def adopt(self, snapshot: Snapshot, recipes: dict[str, Recipe]) -> None:
         """Change over to it; a build that fails leaves its state, nothing is raised."""
-        before, self._snapshot = self._snapshot.declarations, snapshot
+        before, self._snapshot, self._recipes = self._snapshot.declarations, snapshot, recipes
         self._memory.note(snapshot)
         # Removed and declared again since we looked: nothing of the life before goes on serving.
         kept = {name: each for name, each in recipes.items() if self._lives_on(name, before)}

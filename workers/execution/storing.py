@@ -15,6 +15,7 @@ from envq.store.connection import REDIS_ERRORS, is_about_the_data
 from envq.store.keys import Keys
 from envq.workers.execution.fence import Fence, FencedRedis, Refused
 from envq.workers.execution.worker_job import WorkerJob
+from envq.workers.outage import Outage
 
 log = logging.getLogger("envq.worker")
 
@@ -64,6 +65,7 @@ class Storing:
     def __init__(self, connection: FencedRedis, keys: Keys, executor: str, endings: Endings) -> None:
         self._connection = connection
         self._endings = endings
+        self._outage = Outage()
         self._claims_key = keys.claims(executor)
 
     def store(self, job: WorkerJob, write: Callable[[], str]) -> str:
@@ -74,6 +76,12 @@ class Storing:
         Blocks while Redis is away: the result of a job that ended is not given up. A reply that was lost
         is settled by asking whether the claim is still there; what follows the transaction is then made up for.
         """
+        try:
+            return self._store(job, write)
+        finally:
+            self._outage.over()
+
+    def _store(self, job: WorkerJob, write: Callable[[], str]) -> str:
         with self._fenced(job) as fence:
             try:
                 status, perhaps_stored = self._write(job, write, fence)
@@ -128,7 +136,7 @@ class Storing:
             try:
                 return self._endings.follow_up(job)
             except _UNREACHABLE as error:
-                log.warning("job %s is stored, what follows is not done yet, trying again: %s", job.id, error)
+                self._outage.tell("job %s is stored, what follows is not done yet, trying again: %s", job.id, error)
             except redis.RedisError as error:
                 refusals += 1
                 if refusals == _REFUSALS:
@@ -157,7 +165,7 @@ class Storing:
             if is_about_the_data(error):
                 raise
             if not fence.settled:
-                log.warning("job %s is not stored yet, trying again: %s", job.id, error)
+                self._outage.tell("job %s is not stored yet, trying again: %s", job.id, error)
             return None
 
     def _claim_stands(self, job_id: str) -> bool | None:

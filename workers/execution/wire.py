@@ -13,7 +13,6 @@ from envq.store.exchange import ScriptCall
 from envq.workers.execution.claims import Readable, readable
 
 UNBLOCK_S: Final = 0.2
-ANSWER_WITHIN_S: Final = 15.0  # a network that swallows packets must not hold an executor for as long as TCP would
 
 
 class Wire:
@@ -79,8 +78,7 @@ class Wire:
     def _write(self, commands: list[tuple[Any, ...]]) -> None:
         try:
             if self._connection is None:
-                options = {"socket_timeout": ANSWER_WITHIN_S, **self._pool.connection_kwargs}
-                connection: Any = self._pool.connection_class(**options)
+                connection: Any = self._pool.connection_class(**self._pool.connection_kwargs)
                 connection.connect()
                 self._connection = connection
                 connection.send_command("CLIENT", "ID")

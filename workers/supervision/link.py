@@ -3,38 +3,34 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import time
 from collections.abc import Callable
 from typing import Any, Final, cast
 
 from redis import Redis, RedisError
 
-from envq.store.connection import connection_options, explain, safe_url, worker_client
+from envq.store.connection import connection_options, explain, worker_client
 from envq.workers.lease import Lease
+from envq.workers.outage import Outage
 from envq.workers.supervision.backoff import Backoff
 
 ANSWER_WITHIN_S: Final = 3.0  # a server that is silent for longer must not hold up signals and time limits
 LONGEST_PAUSE_S: Final = 5.0
-
-log = logging.getLogger("envq.worker")
 
 
 class Link:
     """A client, and what is known of the contact with its server."""
 
     def __init__(self, url: str, lease: Lease) -> None:
-        self.client: Redis = worker_client(url)
-        options = connection_options(self.client)
         patience_s = lease.at_most(ANSWER_WITHIN_S)
-        options["socket_timeout"] = options.get("socket_timeout") or patience_s
-        options["socket_connect_timeout"] = patience_s
+        self.client: Redis = worker_client(url, patience_s)
+        connection_options(self.client)["socket_connect_timeout"] = patience_s
         self.up = False
         self._url = url
         self._backoff = Backoff(0.1, lease.at_most(LONGEST_PAUSE_S))
         self._gap_s = lease.gap_s  # contact was interrupted, whoever's fault it was
         self._retry_at = 0.0
-        self._complained = False
+        self._outage = Outage()
         # By the wall clock: it also shows that the machine was asleep, and any jump only makes us wait.
         self._contact_since = 0.0
         self._last_contact = 0.0
@@ -87,15 +83,13 @@ class Link:
     def _back(self) -> None:
         if self.up:
             return
-        if self._complained:
-            log.info("Redis at %s answers", safe_url(self._url))
-        self.up, self._complained = True, False
+        self._outage.over()
+        self.up = True
         self._contact_since = self._last_contact = time.time()
         self._backoff.reset()
 
     def _lost(self, error: RedisError | OSError) -> None:
         self.up = False
         self._retry_at = time.monotonic() + self._backoff.next()
-        if not self._complained:
-            log.warning("%s; running jobs go on, and it is tried again", explain(error, self._url))
-        self._complained = True
+        why = str(explain(error, self._url)).removesuffix("?")
+        self._outage.tell("%s; running jobs go on, and it is tried again", why)

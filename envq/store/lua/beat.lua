@@ -2,6 +2,8 @@
 -- KEYS: executors, executor, worker, worker executions, execution, job
 -- ARGV: executor, now as ISO text, now as a number, executor TTL, worker TTL, execution TTL, how long it may be silent (ms)
 -- Returns 1, or 0 where the executor must register again (its record expired or was flushed).
+-- As in claim.lua: what needs no memory first, or at maxmemory all would be refused.
+redis.call('ZREM', KEYS[1], '')
 local time = redis.call('TIME')
 redis.call('ZADD', KEYS[1], time[1] * 1000 + math.floor(time[2] / 1000) + tonumber(ARGV[7]), ARGV[1])
 redis.call('EXPIRE', KEYS[4], ARGV[5])

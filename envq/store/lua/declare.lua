@@ -10,8 +10,10 @@ local name, expected, header, blob, token = ARGV[1], ARGV[2], ARGV[3], ARGV[4], 
 if (redis.call('HGET', declarations, name) or '') ~= expected then
   return ''
 end
-local counter = tonumber(string.match(redis.call('GET', generation) or '0', '^%d+')) + 1
-local next_generation = string.format('%d:%s', counter, token)
+local before = redis.call('GET', generation) or '0'
+local counter = tonumber(string.match(before, '^%d+')) + 1
+-- The life goes on until the store is emptied.
+local next_generation = string.format('%d:%s:%s', counter, token, string.match(before, '^%d+:%x+:(%x+)$') or token)
 if header == '' then
   redis.call('HDEL', declarations, name)
 else

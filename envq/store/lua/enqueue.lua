@@ -1,20 +1,34 @@
 -- Write new jobs that differ only in id and call, and push them; atomic, and safe to repeat after a lost reply.
--- KEYS: queue, queues, and the code that the jobs need if it is not on every worker
+-- KEYS: queue, queues, generation of the declarations, and the code that the jobs need if it is not on every worker
 -- ARGV: job key prefix, "L" for the front or "R", seconds the records live (0: no end), seconds the code must live on
 --       (-1: for ever), twice the number of fields, how many fields are each job's own, field, value..., names of the
---       own fields; then for each job the values of those, id
--- Returns how many were new; -1 where the code is not there, and nothing was written.
+--       own fields; then for each job the values of those, id; last the generation that the driver's declarations are
+--       part of, or ""
+-- Returns how many were new; nothing was written and it is -1 where the code is not there, -2 where the store has
+-- forgotten the driver's declarations: no job overtakes them.
 local call = redis.call
 local prefix, ttl, code_ttl = ARGV[1], tonumber(ARGV[3]), tonumber(ARGV[4])
-if KEYS[3] then
-  local left = call('TTL', KEYS[3])
+local known = ARGV[#ARGV]
+if known ~= '' then
+  local now = call('GET', KEYS[3]) or ''
+  if now ~= known then
+    -- As generation.py says.
+    local known_counter, known_life = string.match(known, '^(%d+):%x+:?(%x*)$')
+    local counter, life = string.match(now, '^(%d+):%x+:?(%x*)$')
+    if not counter or life ~= known_life or tonumber(counter) <= tonumber(known_counter) then
+      return -2
+    end
+  end
+end
+if KEYS[4] then
+  local left = call('TTL', KEYS[4])
   if left == -2 then
     return -1
   end
   if code_ttl < 0 then
-    call('PERSIST', KEYS[3])
+    call('PERSIST', KEYS[4])
   elseif left ~= -1 and left < code_ttl then
-    call('EXPIRE', KEYS[3], code_ttl)
+    call('EXPIRE', KEYS[4], code_ttl)
   end
 end
 
@@ -26,7 +40,7 @@ for k = 1, own do
   fields[common + 2 * k - 1] = ARGV[first - own + k]
 end
 local new = {}
-for i = first + 1, #ARGV, own + 1 do
+for i = first + 1, #ARGV - 1, own + 1 do
   local id = ARGV[i + own]
   local job = prefix .. id
   -- Ids are random: one that exists was written by this very call, whose reply got lost.
