@@ -17,7 +17,7 @@ from rq.executions import Execution
 
 from envq import remote, settings
 from envq.clock import iso, utc_now
-from envq.code.digest import fingerprint
+from envq.code.fingerprint import fingerprint
 from envq.driver.client import Client, swap_default
 from envq.environment import bind, env
 from envq.runtime import Recipe, Runtime, TimeLimit

@@ -105,9 +105,9 @@ class Reporter(Listener):
         """A value was rebuilt because it could not be put back."""
         self._emit(EventKind.VARIABLE_REBUILT, name, 0, detail=reason.strip().rpartition("\n")[2])
 
-    def dirty(self, name: str, job: str) -> None:
+    def dirty(self, name: str, job: str, function: str) -> None:
         """A reset left something behind (--check-resets)."""
-        self._emit(EventKind.VARIABLE_DIRTY, name, 0, job_id=job)
+        self._emit(EventKind.VARIABLE_DIRTY, name, 0, job_id=job, func=function)
 
     # -- the executor's own state -------------------------------------------------------------------------
 
@@ -145,6 +145,7 @@ class Reporter(Listener):
             builds=value.builds,
             resets=value.resets,
             uses=value.uses,
+            dirty=value.dirty,
             rss_mib=self._rss.get(value.name, 0.0),
         )
 
