@@ -44,7 +44,7 @@ from envq.workers.execution.reporting import Reporter, RuntimeLimits
 from envq.workers.execution.rq_path import RqPath
 from envq.workers.execution.scope import ExecutorScope
 from envq.workers.execution.storing import Storing
-from envq.workers.execution.threads import VariableThreads
+from envq.workers.execution.threads import Threads
 from envq.workers.execution.wire import Wire
 from envq.workers.execution.worker_job import WorkerJob
 from envq.workers.lease import Lease
@@ -188,7 +188,7 @@ def assemble(config: ExecutorConfig, slot: Slot, ledger: Ledger, deadlines: Dead
     connection = FencedRedis.over(worker_client(worker.settings.url))
     keys = Keys(worker.settings.namespace, database_number(connection))
     info = _info(config)
-    loop, threads = EventLoop(), VariableThreads()
+    loop, threads = EventLoop(), Threads()
     memory = Memory()
     reporter = Reporter(connection, keys, info, memory)
     catch_up = CatchUp(DeclarationStore(connection, keys), lambda: runtime, worker.queues)
@@ -201,7 +201,7 @@ def assemble(config: ExecutorConfig, slot: Slot, ledger: Ledger, deadlines: Dead
         known_names=lambda: catch_up.declared,
     )
     reporter.states = runtime.states
-    bind(ExecutorScope(runtime, lambda: catch_up.declared, slot.note_read))
+    bind(ExecutorScope(runtime, lambda: catch_up.declared, slot.note_read, threads))
     settings.set_worker_identity(config.name)
     client = _work_for_jobs(worker, keys, connection)
     deadlines.after_strike = lambda: _drop_connections(connection, client.connection)

@@ -105,7 +105,7 @@ class Runtime:
             value = self._reading.read(name)
         elif not table.used.get(value):
             table.hand_out(value)
-        if table.open and not table.frames:
+        if table.open and not table.frames and table.cache_reads:
             table.cached.append(name)
             table.cache[name] = value.made
         return value.made
@@ -120,6 +120,15 @@ class Runtime:
         """Before ``end_job``: rebuild what was used, for something may still hold on to it."""
         for value in self._table.used:
             value.distrust = reason
+
+    @property
+    def cache_reads(self) -> bool:
+        """Whether what a job has read is put into the cache; else every read comes through ``read``."""
+        return self._table.cache_reads
+
+    @cache_reads.setter
+    def cache_reads(self, value: bool) -> None:
+        self._table.cache_reads = value
 
     @property
     def is_used(self) -> bool:

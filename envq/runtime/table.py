@@ -34,6 +34,7 @@ class Table:
         self.open = False  # it has not ended
         self.cache = cache
         self.cached: list[str] = []  # names put there
+        self.cache_reads = True
 
     def living(self) -> Iterator[Value]:
         """Every value that has not been let go."""

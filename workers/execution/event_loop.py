@@ -76,6 +76,14 @@ class EventLoop:
         """Calls of ``asyncio.to_thread`` that have not ended."""
         return self._threads.busy if self._threads else 0
 
+    def abandon_threads(self) -> list[threading.Thread]:
+        """Let go of the threads in which calls go on, and which end with them; later calls get others."""
+        if self._loop is None or self._threads is None:
+            return []
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._make_threads(self._loop)
+        return [thread for thread in threading.enumerate() if thread.name.startswith(THREAD_PREFIX)]
+
     def close(self) -> None:
         """Cancel everything and close the loop."""
         if self._loop is None:
@@ -94,11 +102,14 @@ class EventLoop:
     def _started(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
-            self._threads = _CountingThreads(thread_name_prefix=THREAD_PREFIX)
-            self._loop.set_default_executor(self._threads)
+            self._make_threads(self._loop)
             with contextlib.suppress(RuntimeError):
                 asyncio.set_event_loop(self._loop)
         return self._loop
+
+    def _make_threads(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._threads = _CountingThreads(thread_name_prefix=THREAD_PREFIX)
+        loop.set_default_executor(self._threads)
 
 
 class _CountingThreads(ThreadPoolExecutor):

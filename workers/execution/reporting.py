@@ -19,7 +19,7 @@ from envq.store.records import EventKind, ExecutorInfo, MemoryState, VariableSta
 from envq.workers.execution.deadline import Deadlines, Work
 from envq.workers.execution.memory import Memory, resident_mib
 from envq.workers.execution.quarantine import Quarantine
-from envq.workers.execution.threads import VariableThreads
+from envq.workers.execution.threads import Threads
 from envq.workers.slot import Phase, build_detail
 
 log = logging.getLogger("envq.env")
@@ -163,7 +163,7 @@ class Reporter(Listener):
 class RuntimeLimits:
     """The runtime's limits on this executor's clock."""
 
-    def __init__(self, deadlines: Deadlines, reporter: Reporter, threads: VariableThreads, memory: Memory) -> None:
+    def __init__(self, deadlines: Deadlines, reporter: Reporter, threads: Threads, memory: Memory) -> None:
         self._deadlines = deadlines
         self._reporter = reporter
         self._threads = threads
