@@ -62,7 +62,7 @@ def _cancel_tasks(context: JobContext) -> None:
         services.deadlines.limit(CANCEL_WITHIN_S, work, TimeLimit("tasks did not end when they were cancelled")),
     ):
         if cancelled := services.loop.cancel_leftovers():
-            log.warning("job %s left %d task(s) on the event loop; cancelled", job_id, cancelled)
+            log.warning("job %s left %d task(s) or timer(s) on the event loop; cancelled", job_id, cancelled)
     if services.loop.holds_leftovers:
         services.runtime.distrust_used(f"job {job_id} left a task running that cannot be cancelled")
 

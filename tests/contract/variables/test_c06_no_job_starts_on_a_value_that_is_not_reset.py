@@ -161,6 +161,28 @@ def test_a_task_left_on_the_event_loop_is_cancelled_first(numbers: None, diary: 
     assert diary.entries == ["cancelled"]
 
 
+def test_a_callback_left_on_the_event_loop_is_not_called_in_a_later_job(client: Client, declare: Declare) -> None:
+    declare("called", list, lambda values: values.clear() or values)
+
+    async def leave() -> None:
+        import asyncio
+
+        called = env.called
+        asyncio.get_running_loop().call_later(0.05, called.append, "late")
+        asyncio.get_running_loop().call_later(0.05, lambda: env.called.append("later"))
+        asyncio.get_running_loop().call_soon(asyncio.get_running_loop().call_soon, called.append, "soon")
+
+    async def look() -> list[str]:
+        import asyncio
+
+        before = list(env.called)
+        await asyncio.sleep(0.2)
+        return before + list(env.called)
+
+    run(leave)
+    assert run(look) == []
+
+
 @pytest.mark.parametrize("how", ["thread", "asyncio.to_thread"])
 def test_a_thread_left_behind_forces_a_rebuild(
     client: Client, declare: Declare, diary: Diary, gate: Gate, how: str
