@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 import typer
 from typer.main import get_command
 
-from envq.cli import config_file, env, mistakes
+from envq.cli import config_file, env, jobs, mistakes
 from envq.cli.bench import bench
 from envq.cli.help import show_help_if_alone
 from envq.cli.local import demo, dev
@@ -54,6 +54,7 @@ def make_app() -> typer.Typer:
     app.callback(invoke_without_command=True)(_root)
     app.command(short_help="Run jobs from queues.")(worker)
     app.add_typer(env.group)
+    app.add_typer(jobs.group)
     app.command(short_help="Show the server, queues, executors and variables.")(info)
     app.command(short_help="Show the settings of a worker and their sources.", context_settings=PASSES_ON)(config)
     app.command(short_help="Follow the events of jobs, variables and executors.")(monitor)

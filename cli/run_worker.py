@@ -18,6 +18,7 @@ from envq.code.signing import check_keys, signed
 from envq.errors import ConfigurationError, ServerUnavailable
 from envq.store.connection import ServerFacts, database_number, explain, primary_facts, safe_url, worker_client
 from envq.store.declarations import DeclarationStore
+from envq.store.key_types import check_key_types
 from envq.store.keys import Keys
 from envq.store.records import Declaration
 from envq.workers import logs
@@ -116,6 +117,7 @@ def _variables(config: WorkerConfig, client: redis.Redis) -> list[Declaration]:
     """What this worker is going to build at its start."""
     keys = Keys(config.settings.namespace, database_number(client))
     try:
+        check_key_types(client, keys)
         declared = DeclarationStore(client, keys).snapshot().declarations.values()
     except (redis.RedisError, OSError) as error:
         raise explain(error, config.settings.url, config.settings.url_source) from None

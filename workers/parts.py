@@ -83,16 +83,16 @@ class Parts:
 
     def birth(self) -> None:
         """Register with RQ's tools and ours, then build what is declared."""
+        self._give_sign_of_life()
         self._register()
         self.reporter.publish("building")
-        self._give_sign_of_life()
         snapshot, recipes, _ = self.catch_up.pending()
         self.adopt(snapshot, recipes)
         self.memory.begin()
         self._emit(EventKind.EXECUTOR_STARTED)
 
     def _give_sign_of_life(self) -> None:
-        # The mark of a build counts as a death where its executor is not among the living.
+        # Before anything else: who is not among the living is not missed, and the mark of its build counts as a death.
         now, silence_ms = utc_now(), round(self.lease.silence_s * 1000)
         sign = scripts.Beat(self.info.name, "", "", iso(now), now.timestamp(), silence_ms)
         scripts.beat(self.connection, self.keys, [sign])
@@ -178,7 +178,7 @@ class Parts:
         events.emit(self.connection, self.keys, events.event(kind, worker=self.info.name))
 
     def _fail_unreadable(self, claimed: Claimed, cause: Exception) -> None:
-        job = WorkerJob(claimed.job_id, self.connection)
+        job = WorkerJob.named(claimed.job_id, self.connection)
         job.origin = claimed.fields.get(b"origin", b"").decode(errors="replace")
         job.description = claimed.fields.get(b"description", b"").decode(errors="replace")
         self.rq.note(Execution(claimed.execution_id, claimed.job_id, self.connection, self.info.name))
@@ -208,7 +208,7 @@ def assemble(config: ExecutorConfig, slot: Slot, ledger: Ledger, deadlines: Dead
         known_names=lambda: catch_up.declared,
     )
     reporter.states = runtime.states
-    bind(ExecutorScope(runtime, lambda: catch_up.declared))
+    bind(ExecutorScope(runtime, lambda: catch_up.declared, slot.note_read))
     settings.set_worker_identity(config.name)
     client = _work_for_jobs(worker, code)
     deadlines.after_strike = lambda: _drop_connections(connection, client.connection)
@@ -222,7 +222,7 @@ def assemble(config: ExecutorConfig, slot: Slot, ledger: Ledger, deadlines: Dead
     services = Services(
         config.name, runtime, rq_path, storing, batch, deadlines, loop, threads, slot, worker.through_rq
     )
-    layers = [*middleware.OUTER, *map(middleware.load, worker.middleware), *middleware.INNER]
+    layers = [*middleware.OUTER, *middleware.of_user(worker.middleware), *middleware.INNER]
     return Parts(
         connection=connection,
         keys=keys,

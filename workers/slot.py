@@ -23,7 +23,13 @@ _JOB: Final = _NUMBERS.size  # where in a record the job and its execution stand
 _WORK: Final = _JOB + _PAIR.size
 _RECORD: Final = _WORK + _PAIR.size
 _REQUESTS: Final = WORD + 2 * _RECORD
-_SIZE: Final = _REQUESTS + _REQUEST.size
+# What the job has read, in one word: the lower bits are variables, the others how many jobs had ended before it.
+_READ: Final = -(-(_REQUESTS + _REQUEST.size) // WORD)
+_NAMES: Final = (_READ + 1) * WORD
+_NAME: Final = struct.Struct("=H62s")
+_NAMES_KEPT: Final = 40
+_JOBS_KEPT: Final = (1 << (64 - _NAMES_KEPT)) - 1
+_SIZE: Final = _NAMES + _NAMES_KEPT * _NAME.size
 _TRIES: Final = 1000
 
 
@@ -93,6 +99,8 @@ class Slot(SharedMemory):
         # What stands in each of the two records.
         self._there: list[list[tuple[str, str]]] = [[self._job, self._work] for _ in range(2)]
         self._now = (Phase.STARTING, "", "")
+        self._bits: dict[str, int] = {}
+        self._read_by, self._read = -1, 0
 
     def write(self, phase: Phase, subject: str = "", detail: str = "", deadline: float = 0.0) -> None:
         """Say what happens from now on (executor only). A job is begun once its execution is named."""
@@ -116,6 +124,25 @@ class Slot(SharedMemory):
             _put(memory, start + _WORK, there[1])
         _NUMBERS.pack_into(memory, start, phase, time.monotonic(), deadline, self._jobs, self._inside)
         self._word[0] = written
+
+    def note_read(self, name: str) -> None:
+        """The job that runs reads a variable (executor only); a process notes the first ``_NAMES_KEPT`` names."""
+        if not self._inside:
+            return
+        bit = self._bits.get(name)
+        if bit is None:
+            bit = self._bits[name] = self._new_bit(name)
+        if self._read_by != self._jobs:
+            self._read_by, self._read = self._jobs, (self._jobs & _JOBS_KEPT) << _NAMES_KEPT
+        self._read |= bit
+        self._word[_READ] = self._read
+
+    def _new_bit(self, name: str) -> int:
+        number, text = len(self._bits), name.encode()[: _NAME.size - 2]
+        if number >= _NAMES_KEPT:
+            return 0
+        _NAME.pack_into(self._bytes, _NAMES + number * _NAME.size, len(text), text)
+        return 1 << number
 
     @property
     def now(self) -> tuple[Phase, str, str]:
@@ -151,6 +178,14 @@ class Slot(SharedMemory):
         phase = Phase(number)
         subject, detail = job if phase in _OF_JOBS else work
         return SlotView(phase, subject, detail, since, deadline, jobs, job[0] if inside else "")
+
+    def variables_read(self, view: SlotView) -> tuple[str, ...]:
+        """Names of what the job has read that runs in this reading (supervisor)."""
+        word = self._word[_READ]
+        if not view.ran or word >> _NAMES_KEPT != view.jobs & _JOBS_KEPT:
+            return ()
+        entries = (_NAME.unpack_from(self._bytes, _NAMES + number * _NAME.size) for number in range(_NAMES_KEPT))
+        return tuple(_text(text, n) for number, (n, text) in enumerate(entries) if word >> number & 1)
 
     def ask(self, interrupt: Interrupt, target: str) -> None:
         """Leave a request for the executor's signal handler (supervisor)."""

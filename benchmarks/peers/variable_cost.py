@@ -108,7 +108,9 @@ def ns(runtime: Runtime, measure: Callable[[Runtime], int], nothing: Callable[[R
 
 def main() -> None:
     runtime = Runtime(run_coroutine=asyncio.run, listener=Listener(), limits=ExecutorLimits(), cache=vars(env))
-    bind(ExecutorScope(runtime, dict))
+    slot = Slot(multiprocessing.get_context("fork"))
+    slot.write(Phase.RUNNING, "job", "execution")
+    bind(ExecutorScope(runtime, dict, slot.note_read))
     names = [f"value{i}" for i in range(VARIABLES)]
     runtime.adopt({name: Recipe(name, 1, 0, name, lambda: Callables(make, identity)) for name in names})
     found = {

@@ -8,27 +8,25 @@ from functools import partial
 from typing import Any, Final, cast
 
 from redis.client import Pipeline
-from rq.exceptions import DuplicateJobError
 from rq.job import JobStatus, Retry
 from rq.queue import EnqueueData
 
-from envq.clock import iso, utc_now
+from envq.clock import utc_now
 from envq.code.payload import Blob
 from envq.code.serializer import serializer as envq_serializer
 from envq.code.signing import job_keys
 from envq.driver.client import Client
 from envq.jobs.callbacks import checked_callback
 from envq.jobs.calls import Call, Function, call_data, call_of, function_of, sharing_functions
+from envq.jobs.enqueue_once import enqueue_once, enqueue_unique
 from envq.jobs.enqueue_options import are_alike, code_life_s, expanded, extra_life_s, options_of, split_call
 from envq.jobs.fast_enqueue import Pattern, Place
 from envq.jobs.inline_job import keep_scheduled, run_inline
 from envq.jobs.job import Job
 from envq.jobs.late_queue import LateQueue
 from envq.jobs.time_limit import limit_seconds, whole_seconds
-from envq.store.driver_client import InDoubt, sent_once
 from envq.store.keys import QUEUES
 from envq.store.scripts import DeclarationsForgotten
-from envq.store.trouble import ServerLost
 
 BULK: Final = 500  # jobs a round trip, or less
 BULK_BYTES: Final = 1024 * 1024  # of pickled calls, at which a round trip ends
@@ -146,9 +144,11 @@ class Queue(LateQueue):
         client = self.client
         if client.jobs_here is not None:
             return run_inline(job, client.inline, client.jobs_here)
+        enqueue = partial(super().enqueue_job, job, pipeline=pipeline, at_front=at_front, unique=unique)
         if pipeline is None and self.is_async:
-            return self._enqueue_once(job, partial(super().enqueue_job, job, at_front=at_front, unique=unique))
-        return cast(Job[Any], super().enqueue_job(job, pipeline=pipeline, at_front=at_front, unique=unique))
+            once = enqueue_unique if unique else enqueue_once
+            return once(client.connection, job, cast(Any, enqueue))
+        return cast(Job[Any], enqueue())
 
     def enqueue_many(
         self, job_datas: Iterable[EnqueueData], pipeline: Pipeline | None = None, group_id: str | None = None
@@ -191,30 +191,6 @@ class Queue(LateQueue):
         """Run a job in this process (is_async=False); its variables are reset once its result is stored."""
         with self.client.inline.job(job.id):
             return cast(Job[Any], super().run_job(job))
-
-    def _enqueue_once(self, job: Job[Any], enqueue: Callable[[], Any]) -> Job[Any]:
-        """RQ pushes the id and writes the record anew with each repetition: the job would run twice."""
-        status = cast(Any, job)._status
-        for last_try in (False, False, True):
-            try:
-                with sent_once():
-                    return cast(Job[Any], enqueue())
-            except DuplicateJobError:
-                if not self._is_written(job):
-                    raise
-                return job  # by the try before, whose reply was lost
-            except InDoubt as error:
-                if self._is_written(job):
-                    return job
-                if last_try:
-                    raise ServerLost(f"{error}; whether job {job.id} is enqueued is not known") from None
-                cast(Any, job)._status = status
-        raise AssertionError
-
-    def _is_written(self, job: Job[Any]) -> bool:
-        """Whether the record that is there is that of this call."""
-        created_at = cast(bytes | None, cast(Any, self.connection).hget(job.key, "created_at"))
-        return created_at == iso(job.created_at).encode()
 
     def _is_simple(self, options: dict[str, Any]) -> bool:
         """Whether it takes no more than to write the record and push the id."""

@@ -5,6 +5,7 @@ Two scripts, `finish.lua` and `claim.lua`, sent together; each is atomic, and sa
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from envq.clock import iso_of
 from envq.store import keys as rq
 from envq.store.keys import Keys
 from envq.store.scripts import EVENTS_KEPT, digest, source
+
+log = logging.getLogger("envq.job")
 
 BATCH: Final = 64  # jobs
 BATCH_BYTES: Final = 256 * 1024  # of payloads, or of ends that are not stored
@@ -180,7 +183,11 @@ class Exchange:
 
 def read_claim(reply: list[Any]) -> ClaimReply:
     """The reply of a claim."""
-    generation, suspended, gone, *jobs = reply
+    generation, suspended, gone, refused, *jobs = reply
+    for job_id in refused:
+        log.error(
+            "job %r is refused: its id is no UTF-8 text, so nothing could name it; enqueue it under another", job_id
+        )
     return ClaimReply(
         generation.decode(),
         bool(suspended),

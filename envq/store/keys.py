@@ -40,6 +40,16 @@ def wip(queue_name: str) -> str:
     return WIP_PREFIX + queue_name
 
 
+def deferred(queue_name: str) -> str:
+    """Sorted set of jobs that wait for others; producers write, whoever ends the last of those removes."""
+    return f"{RQ_KEY_PREFIX}:deferred:{queue_name}"
+
+
+def ready(queue_name: str) -> str:
+    """Sorted set of jobs that need not wait any more, until whoever ended the last of the others enqueues them."""
+    return f"{RQ_KEY_PREFIX}:ready:{queue_name}"
+
+
 def executions(job_id: str) -> str:
     """Sorted set of a job's running executions; written at start, emptied at the end."""
     return EXECUTIONS_PREFIX + job_id

@@ -133,7 +133,7 @@ def release(  # noqa: PLR0913 - the parts of one script call
             int(dead),
         ],
     )
-    return [(job_id.decode(), outcome.decode()) for job_id, outcome in reply]  # type: ignore[misc]
+    return [(job_id.decode(errors="replace"), outcome.decode()) for job_id, outcome in reply]  # type: ignore[misc]
 
 
 def follow_up(connection: Redis, keys: Keys, job_id: str) -> bool:

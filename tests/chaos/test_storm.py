@@ -10,7 +10,8 @@ from chaos.storm.run import run
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(300)]
 
-JOBS = 400
+JOBS = 320
+LEASE_S = 3.0
 JOBS_A_ROUND = 16
 SEEDS = (1, 2)
 
@@ -18,7 +19,7 @@ SEEDS = (1, 2)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_after_a_storm_every_job_has_ended_as_it_should(seed: int, server_binary: Path, tmp_path: Path) -> None:
     plan = make_plan(seed, JOBS, restarts=1, ghosts=1, jobs_a_round=JOBS_A_ROUND)
-    outcome = run(plan, server_binary, tmp_path)
+    outcome = run(plan, server_binary, tmp_path, lease_s=LEASE_S, tell=True)
     print(outcome.figures)
     assert outcome.faults == []
 

@@ -229,6 +229,33 @@ def test_an_id_without_a_record_is_dropped(job_id: str | bytes, driver: Client) 
     eventually(lambda: driver.connection.llen("rq:queue:default") == 0)
 
 
+@pytest.mark.parametrize("job_id", [b"\xff\xfe", "ä€😀".encode()[:-1], b"\xed\xa0\x80", b"\xc0\xaf", b"x\xc3y\xa9"])
+def test_a_job_whose_id_is_no_text_is_refused_by_itself(
+    job_id: bytes, deployment: Deployment, driver: Client, held: Callable[..., envq.Job[Any]]
+) -> None:
+    job, behind = held(), held()
+    key = b"rq:job:" + job_id
+    driver.connection.copy(job.key, key)
+    driver.connection.hset(key, "status", "queued")
+    driver.connection.rpush("rq:queue:default", job_id, behind.id)
+    before = deployment.worker.executors()
+    assert envq.get(behind, timeout=10) == "fine"
+    assert driver.connection.hget(key, "status") == b"failed"
+    assert f"job {job_id!r} is refused: its id is no UTF-8 text" in deployment.worker.output
+    assert deployment.worker.executors() == before
+    driver.connection.delete(key)
+
+
+def test_an_id_that_is_text_of_any_kind_is_left_alone(driver: Client, held: Callable[..., envq.Job[Any]]) -> None:
+    job = held()
+    for job_id in ("with:colon", "with space", "ä", "€", "😀", "\U0010ffff"):
+        key = f"rq:job:{job_id}"
+        driver.connection.copy(job.key, key)
+        driver.connection.hset(key, "status", "queued")
+        driver.connection.rpush("rq:queue:default", job_id)
+        eventually(lambda key=key: driver.connection.hget(key, "status") == b"finished")
+
+
 def test_ids_under_which_something_else_is_stored_are_dropped(driver: Client) -> None:
     for number in range(3):
         driver.connection.set(f"rq:job:no-hash-{number}", "text")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import redis
 from support.cli import COMMAND, assert_one_line, envq
 from support.servers import Server, free_port
 
@@ -33,6 +34,20 @@ def test_wrong_password(command: list[str], own_server: Callable[..., Server], t
     done = envq(*command, url=url, cwd=tmp_path)
     assert_one_line(done, 3, "refuses the user name or password")
     assert "wrong@" not in done.stderr
+
+
+@pytest.mark.parametrize("key", ["executors", "generation", "declarations", "settle", "events"])
+def test_a_key_that_somebody_else_uses(key: str, redis_url: str, redis_client: redis.Redis, tmp_path: Path) -> None:
+    redis_client.sadd(f"envq:default:{key}", "theirs")
+    done = envq("worker", url=redis_url, cwd=tmp_path)
+    assert_one_line(done, 4, f"the key envq:default:{key} holds a set", "delete it", "--namespace")
+    assert redis_client.smembers(f"envq:default:{key}") == {b"theirs"}
+
+
+@pytest.mark.parametrize("seconds", ["1.9", "soon", "1e9"])
+def test_a_lease_that_nobody_could_keep(seconds: str, tmp_path: Path) -> None:
+    assert_one_line(envq("worker", "--lease", seconds, cwd=tmp_path), 2, "--lease")
+    assert_one_line(envq("worker", env={"ENVQ_LEASE": seconds}, cwd=tmp_path), 4, "ENVQ_LEASE")
 
 
 @pytest.mark.parametrize("command", [["info"], ["worker"], ["env", "list"], ["health"]])

@@ -12,7 +12,8 @@ import pytest
 import redis
 from support.cli import COMMAND, envq
 from support.processes import Process
-from support.servers import free_port
+from support.proxy import CUT_BEFORE, CuttingProxy
+from support.servers import Server, free_port
 from support.waiting import eventually
 from support.workers import WorkerProcess
 
@@ -74,6 +75,17 @@ def test_it_waits_for_a_server_that_comes_later(
     eventually(lambda: "waiting for Redis" in process.output)
     start_process([server_binary, "--port", str(port), "--save", "", "--dir", tmp_path])
     assert process.wait(20) == 0
+
+
+def test_it_waits_also_where_the_connection_is_lost_once_the_server_has_answered(
+    start_process: Callable[..., Process], own_server: Callable[..., Server]
+) -> None:
+    proxy = CuttingProxy(own_server().port)
+    proxy.cut(b":declarations", CUT_BEFORE, times=1)
+    process = start_process([*COMMAND, "worker", "--burst", "--wait-for-server", "60", "-u", proxy.url])
+    assert process.wait(20) == 0
+    assert "waiting for Redis" in process.output
+    proxy.close()
 
 
 def test_modules_come_from_the_working_folder_and_from_path(

@@ -181,7 +181,7 @@ def test_a_connection_that_the_server_closed_is_made_again_without_a_second_job(
 
 @pytest.mark.parametrize("where", CUTS)
 @pytest.mark.parametrize("parent", ["none", "finished", "waiting"])
-def test_a_job_that_must_not_run_twice_is_enqueued_once_whatever_became_of_the_reply(
+def test_a_job_with_an_id_of_its_own_is_enqueued_once_whatever_became_of_the_reply(
     own_server: Callable[..., Server], where: str, parent: str
 ) -> None:
     server = own_server()
@@ -194,10 +194,14 @@ def test_a_job_that_must_not_run_twice_is_enqueued_once_whatever_became_of_the_r
             admin.hset("rq:job:parent", "status", "finished")
         admin.delete(DEFAULT)
         proxy.cut(b"mine", where, times=1)
-        job = queue.enqueue_call(work, job_id="mine", on_crash="fail", depends_on=depends_on)
+        job = queue.enqueue_call(work, job_id="mine", depends_on=depends_on)
         assert proxy.left == 0
         assert admin.lrange(DEFAULT, 0, -1) == ([] if parent == "waiting" else [b"mine"])
         assert admin.hget("rq:job:mine", "status") == job.get_status(refresh=False).value.encode()
+        admin.delete(DEFAULT)
+        proxy.cut(b"enqueued_at", where, times=1)
+        queue.enqueue_job(job)  # again, which is no repetition
+        assert admin.lrange(DEFAULT, 0, -1) == ([] if parent == "waiting" else [b"mine"])
     client.close()
     proxy.close()
 

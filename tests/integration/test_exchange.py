@@ -145,7 +145,7 @@ def test_an_id_whose_first_turn_is_stored_in_the_same_trip_is_taken_again(redis_
     (first,) = claim(redis_client, keys, EXECUTOR, ["q"], wanted=64).jobs
     assert finish(redis_client, keys, EXECUTOR, [success(first)]) == [Ended.STORED]
     call = Exchange(keys, EXECUTOR).claim(["q"], 64, ended=[job_id])
-    assert [each[0].decode() for each in call.run(redis_client)[3:]] == [job_id]
+    assert [each[0].decode() for each in call.run(redis_client)[4:]] == [job_id]
 
 
 def test_ended_jobs_whose_claim_stands_are_not_taken_for_lost(redis_client: Redis, keys: Keys) -> None:
@@ -154,7 +154,7 @@ def test_ended_jobs_whose_claim_stands_are_not_taken_for_lost(redis_client: Redi
     take(redis_client, keys)
     waiting = enqueue(redis_client)
     call = Exchange(keys, EXECUTOR).claim(["q"], 64, ended=ended)
-    assert [each[0].decode() for each in call.run(redis_client)[3:]] == waiting
+    assert [each[0].decode() for each in call.run(redis_client)[4:]] == waiting
 
 
 def test_a_claim_tells_which_of_those_held_are_gone(redis_client: Redis, keys: Keys) -> None:
@@ -370,8 +370,8 @@ def test_a_server_that_forgot_the_scripts_is_told_again(redis_client: Redis, key
         wire.send(*calls, exchange.claim(["q"], 1, ended=ended))
         *outcomes, reply = wire.receive()
         assert outcomes == ([[Ended.STORED]] if held else [])
-        assert reply[3][0].decode() == job_id
-        held = [Claimed(job_id, reply[3][1].decode(), dict(zip(reply[3][2][::2], reply[3][2][1::2], strict=True)))]
+        assert reply[4][0].decode() == job_id
+        held = [Claimed(job_id, reply[4][1].decode(), dict(zip(reply[4][2][::2], reply[4][2][1::2], strict=True)))]
 
 
 def test_a_queue_drains_where_the_server_has_no_memory_left(own_server: Callable[..., Server], keys: Keys) -> None:

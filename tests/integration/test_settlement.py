@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from redis import Redis
 from rq import Queue
+from rq.job import Dependency, JobStatus
 from support.claiming import claim, success
 
 from envq.store.keys import Keys
@@ -47,6 +48,29 @@ def test_a_worker_that_ends_before_leaves_it_to_the_others(redis_client: Redis, 
     assert redis_client.zscore(keys.executors, EXECUTOR)
 
 
+@pytest.mark.parametrize(
+    ("status", "despite_failure", "found"),
+    [("queued", True, False), ("failed", False, False), ("failed", True, True), ("finished", False, True)],
+)
+@pytest.mark.parametrize("registry", ["deferred", "ready"])
+def test_dependents_are_looked_for_where_whoever_ended_their_parent_vanished(
+    redis_client: Redis, keys: Keys, registry: str, status: str, *, despite_failure: bool, found: bool
+) -> None:
+    parent = Queue("q", connection=redis_client).enqueue("time.time")
+    other = Queue("other", connection=redis_client)
+    child = other.enqueue("time.time", depends_on=Dependency(parent, allow_failure=despite_failure))
+    # As RQ's code does it, up to the end of its transaction.
+    redis_client.hset(parent.key, "status", status)
+    if registry == "ready":
+        redis_client.rename(other.deferred_job_registry.key, other.ready_job_registry.key)
+        child.set_status(JobStatus.READY_TO_ENQUEUE)
+    settlements = Settlements(keys)
+    settlements.add(Settlement(EXECUTOR, Verdict("?", "crash", "vanished"), "vanished"))
+    assert settlements.work_off(redis_client) is found
+    assert redis_client.lrange(keys.settle, 0, -1) == [parent.id.encode()] * found
+    assert not settlements.due
+
+
 def test_what_a_dead_executor_had_noted_is_stored_and_only_the_rest_goes_back(redis_client: Redis, keys: Keys) -> None:
     queue = Queue("q", connection=redis_client)
     ids = [queue.enqueue("time.time").id for _ in range(4)]
@@ -58,6 +82,18 @@ def test_what_a_dead_executor_had_noted_is_stored_and_only_the_rest_goes_back(re
     assert queue.job_ids == ids[1:]
     crashes = [redis_client.hget(f"rq:job:{each}", "envq_crashes") for each in ids]
     assert crashes == [None, b"1", None, None]
+
+
+def test_an_id_that_is_no_text_holds_up_nothing(redis_client: Redis, keys: Keys) -> None:
+    queue = Queue("q", connection=redis_client)
+    job = queue.enqueue("time.time")
+    redis_client.copy(job.key, b"rq:job:\xff")
+    redis_client.rpush(keys.claims(EXECUTOR), b"\xff", job.id)
+    settlements = Settlements(keys)
+    settlements.add(Settlement(EXECUTOR, NOTHING_RAN, "killed"))
+    settlements.work_off(redis_client)
+    assert not settlements
+    assert redis_client.exists(keys.claims(EXECUTOR)) == 0
 
 
 def test_an_end_that_no_server_takes_holds_up_nothing(redis_client: Redis, keys: Keys) -> None:

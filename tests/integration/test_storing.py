@@ -11,7 +11,10 @@ from redis import Redis
 from redis.client import Pipeline
 from rq import Queue
 from support.claiming import claim
+from support.proxy import CUT_BEFORE, CuttingProxy
+from support.servers import Server
 
+from envq.store.connection import worker_client
 from envq.store.keys import Keys, executions, wip, worker_executions
 from envq.store.scripts import release
 from envq.workers.execution.fence import FencedPipeline, FencedRedis
@@ -138,6 +141,31 @@ def test_a_record_of_which_nothing_can_be_made_holds_up_nobody(
         raise ValueError("damaged")
 
     assert Storing(fenced, keys, EXECUTOR, Broken()).store(claimed, write) == "lost"
+    assert redis_client.llen(keys.claims(EXECUTOR)) == 0
+
+
+def test_giving_up_a_claim_is_repeated_where_the_connection_is_lost(
+    redis_client: Redis, keys: Keys, claimed: WorkerJob, server: Server
+) -> None:
+    """Or the job would run again, be it one that must not."""
+    proxy = CuttingProxy(server.port)
+    database = redis_client.connection_pool.connection_kwargs["db"]
+    fenced = FencedRedis.over(worker_client(f"redis://127.0.0.1:{proxy.port}/{database}"))
+
+    class Broken(NothingElse):
+        def give_up(self, job: WorkerJob, cause: BaseException) -> str:
+            raise ValueError("here as well")
+
+    def write() -> str:
+        raise ValueError("damaged")
+
+    try:
+        proxy.cut(b"LREM", CUT_BEFORE, times=2)
+        assert Storing(fenced, keys, EXECUTOR, Broken()).store(claimed, write) == "lost"
+        assert proxy.left == 0
+    finally:
+        fenced.close()
+        proxy.close()
     assert redis_client.llen(keys.claims(EXECUTOR)) == 0
 
 

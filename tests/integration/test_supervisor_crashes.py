@@ -146,9 +146,37 @@ def test_executors_die_with_their_supervisor(
 ) -> None:
     worker = start_process(supervised.command(redis_url, namespace, executors=2))
     eventually(lambda: len(supervised.executors_of(redis_client, namespace)) == 2)
-    eventually(lambda: len(worker.descendants()) == 3)
+    eventually(lambda: len(worker.descendants()) == 4)  # the scheduler and the watchman among them
     os.kill(worker.pid, signal.SIGKILL)
     eventually(lambda: worker.descendants() == [], timeout=2.0)
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_what_executors_started_dies_with_the_supervisor(
+    start_process: Start, redis_url: str, namespace: str, jobs: rq.Queue, method: str
+) -> None:
+    jobs.enqueue("os.system", "sleep 1000 & sleep 1000")
+    worker = start_process(supervised.command(redis_url, namespace, start_method=method))
+    eventually(lambda: len(commands_of(worker, "sleep")) == 2)
+    os.kill(worker.pid, signal.SIGKILL)
+    eventually(lambda: worker.descendants() == [])
+
+
+def test_a_watchman_that_is_killed_has_a_successor(
+    start_process: Start, redis_url: str, namespace: str, jobs: rq.Queue
+) -> None:
+    jobs.enqueue("os.system", "sleep 1000 & sleep 1000")
+    worker = start_process(supervised.command(redis_url, namespace))
+    eventually(lambda: len(commands_of(worker, "sleep")) == 2)
+    [first] = watchmen(worker)
+    os.kill(first, signal.SIGKILL)
+    eventually(lambda: watchmen(worker) not in ([], [first]))
+    os.kill(worker.pid, signal.SIGKILL)
+    eventually(lambda: worker.descendants() == [])
+
+
+def watchmen(worker: Process) -> list[int]:
+    return [pid for pid in worker.descendants() if b"groups.discard" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
 def test_executor_shares_no_socket_with_its_supervisor(
@@ -156,7 +184,7 @@ def test_executor_shares_no_socket_with_its_supervisor(
 ) -> None:
     worker = start_process(supervised.command(redis_url, namespace, executors=3))
     eventually(lambda: len(supervised.executors_of(redis_client, namespace)) == 3)
-    eventually(lambda: len(worker.descendants()) == 4)
+    eventually(lambda: len(worker.descendants()) == 5)
     seen = sockets_of(worker.pid)
     assert seen, "the supervisor has sockets"
     for pid in worker.descendants():
@@ -196,7 +224,7 @@ def test_orphans_that_became_children_of_the_worker_do_not_stay_as_zombies(
     worker = start_process(supervised.command(redis_url, namespace, adopt_orphans=True, scheduler=False))
     leaving = jobs.enqueue("os.system", "(sleep 0.2 &) ; true")
     eventually(lambda: leaving.get_status() == "finished")
-    eventually(lambda: len(children_of(worker.pid)) == 1)
+    eventually(lambda: len(children_of(worker.pid)) == 2)  # the executor and the watchman
     assert zombies_under(worker.pid) == []
 
 

@@ -48,6 +48,17 @@ def test_killed_scheduler_comes_back_and_schedules(
     eventually(lambda: later.get_status() == "finished")
 
 
+def test_what_was_scheduled_runs_soon_although_the_worker_that_scheduled_is_gone(
+    start_process: Start, redis_url: str, namespace: str, redis_client: redis.Redis, jobs: rq.Queue
+) -> None:
+    first = start_process(supervised.command(redis_url, namespace, lease=2.0))
+    eventually(lambda: redis_client.exists(f"rq:scheduler-lock:{namespace}:default") == 1)
+    start_process(supervised.command(redis_url, namespace, lease=2.0))
+    first.kill()
+    later = jobs.enqueue_in(timedelta(0), "time.sleep", 0)
+    eventually(lambda: later.get_status() == "finished", timeout=30.0)  # RQ alone would wait for a minute
+
+
 def test_scheduler_survives_a_restart_of_the_server(
     start_process: Start, own_server: Callable[..., Server], namespace: str
 ) -> None:

@@ -163,7 +163,7 @@ def test_sigusr1_makes_executors_show_where_they_are(
     running = jobs.enqueue("subprocess.run", ["sleep", "1"])
     worker = start_process(supervised.command(redis_url, namespace))
     eventually(lambda: supervised.begun(worker, running))
-    eventually(lambda: len(worker.descendants()) == 3)
+    eventually(lambda: len(worker.descendants()) == 4)
     worker.send(signal.SIGUSR1)
     eventually(lambda: "subprocess.py" in worker.output and "most recent call first" in worker.output)
     eventually(lambda: running.get_status() == "finished")

@@ -6,6 +6,7 @@ import contextlib
 import select
 import socket
 import threading
+from collections.abc import Callable
 from typing import Final
 
 CUT_BEFORE: Final = "before the server sees it"
@@ -28,6 +29,7 @@ class CuttingProxy:
         self._seen, self._cut_at = 0, 0
         self._swallows = False
         self.cuts = 0  # that were made
+        self.before_cut: Callable[[], object] = lambda: None  # called when the server has acted, before it is cut
         self._closed = False
         self._threads = [threading.Thread(target=self._accept, daemon=True)]
         self._threads[0].start()
@@ -36,6 +38,11 @@ class CuttingProxy:
     def port(self) -> int:
         port: int = self._listener.getsockname()[1]
         return port
+
+    @property
+    def url(self) -> str:
+        """Of database 0 behind it."""
+        return f"redis://127.0.0.1:{self.port}/0"
 
     @property
     def left(self) -> int:
@@ -116,5 +123,6 @@ class CuttingProxy:
         far.sendall(data)
         far.settimeout(_LONGEST_WAIT_S)
         reply = far.recv(_CHUNK)  # one piece of it at least: the server has acted
+        self.before_cut()
         if where == CUT_INSIDE:
             near.sendall(reply[: len(reply) // 2])

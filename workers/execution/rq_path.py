@@ -39,10 +39,12 @@ from envq.store.keys import Keys
 from envq.store.records import Event, EventKind
 from envq.workers.execution.deadline import Deadlines
 from envq.workers.execution.fence import FencedPipeline, FencedRedis
+from envq.workers.execution.left_behind import enqueue_left_behind
 from envq.workers.execution.rq_pieces import WatchedQueue, callback_limit
 from envq.workers.execution.worker_job import WorkerJob
 
 MARKS: Final = ("envq_crashes", "envq_settle", "envq_alone", "envq_expires")  # of an execution that has not ended
+MAINTENANCE_LOCK_S: Final = 60
 _ENDED: Final = frozenset({JobStatus.FINISHED, JobStatus.FAILED, JobStatus.STOPPED})
 
 ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
@@ -258,10 +260,12 @@ class RqPath(BaseWorker):
     def maintain(self) -> None:
         """RQ's own registry maintenance, for queues nobody else maintains at this moment."""
         for queue in self.queues:
-            if queue.acquire_maintenance_lock():
+            # RQ's lock, but not for its 15 minutes: whoever dies with it holds up maintenance.
+            if cast(Any, self.connection).set(queue.registry_cleaning_key, 1, nx=True, ex=MAINTENANCE_LOCK_S):
                 try:
                     registry.clean_registries(queue)
                     worker_registration.clean_worker_registry(queue)
+                    enqueue_left_behind(self.connection, queue)
                 finally:
                     queue.release_maintenance_lock()
         self.clean_group_registries()

@@ -18,8 +18,15 @@ log = logging.getLogger("envq.env")
 class ExecutorScope:
     """What attribute access on ``envq.env`` means in this process."""
 
-    def __init__(self, runtime: Runtime, declared: Callable[[], Mapping[str, Declaration]]) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        declared: Callable[[], Mapping[str, Declaration]],
+        note_read: Callable[[str], object],
+    ) -> None:
+        """``note_read`` is told of the first read of each variable in a job, before it."""
         self._runtime = runtime
+        self._note_read = note_read
         self._declared = declared
         self._warned: set[tuple[str, str]] = set()
         self._lock = threading.RLock()
@@ -27,6 +34,7 @@ class ExecutorScope:
     def read(self, name: str) -> object:
         """The value, clean, marked as used; built once, however many of a job's threads ask for it."""
         with self._lock:
+            self._note_read(name)
             return self._runtime.read(name)
 
     def declare(self, name: str, variable: object) -> None:

@@ -120,8 +120,14 @@ class Storing:
             return self._write(job, partial(self._endings.give_up, job, cause), fence)[0] or "failed"
         except Exception:
             log.exception("job %s: nothing can be made of its record; it is left as it is", job.id)
-            cast(Any, self._connection).lrem(self._claims_key, 1, job.id)
-            return "lost"
+        pauses = _Pauses()
+        while True:  # as long as the claim stands, the job would run again
+            try:
+                cast(Any, self._connection).lrem(self._claims_key, 1, job.id)
+                return "lost"
+            except REDIS_ERRORS as error:
+                log.warning("the claim on job %s is not given up yet, trying again: %s", job.id, error)
+            pauses.wait()
 
     def _make_up(self, job: WorkerJob) -> str:
         """Do what follows the transaction, however often it takes; the status that is stored."""

@@ -47,6 +47,13 @@ class WorkerJob(Job[Any]):
         vars(job)[_CLAIMED] = (claimed, executor, started)
         return job
 
+    @classmethod
+    def named(cls, job_id: str, connection: Redis) -> Self:
+        """A job of which nothing is known but its id, whatever signs that has."""
+        job = cls(connection=connection)
+        job._id = job_id
+        return job
+
     def __getattr__(self, name: str) -> Any:
         # Only for what is not there: before the record was read, nothing is.
         if name == "meta" and self._filled:
@@ -69,7 +76,8 @@ class WorkerJob(Job[Any]):
         claimed, executor, started = self.__dict__[_CLAIMED]
         before = dict(self.__dict__)
         self._as_read = {}
-        Job.__init__(self, claimed.job_id, self.connection, serializer)
+        Job.__init__(self, None, self.connection, serializer)  # RQ refuses ids that its older versions took
+        self._id = claimed.job_id
         self.restore({name: value for name, value in claimed.fields.items() if name != b"meta"})
         del self.meta
         if claimed.execution_id:

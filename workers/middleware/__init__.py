@@ -13,7 +13,7 @@ from envq.workers.middleware.job_log import job_log
 from envq.workers.middleware.leftovers import leftovers
 from envq.workers.middleware.random_seed import random_seed
 from envq.workers.middleware.store_result import store_result
-from envq.workers.middleware.time_limit import time_limit
+from envq.workers.middleware.time_limit import middleware_limit, time_limit
 
 # The user's own go between random_seed and time_limit: they see what the job returns or raises, and may read
 # variables, which are reset after them.
@@ -45,3 +45,8 @@ def load(path: str) -> Middleware:
     if not callable(found):
         raise ConfigurationError(f"middleware {path!r} is not callable")
     return cast(Middleware, found)
+
+
+def of_user(paths: Sequence[str]) -> list[Middleware]:
+    """The user's own, within their limit; ConfigurationError for one that cannot be used."""
+    return [middleware_limit, *map(load, paths)] if paths else []

@@ -14,9 +14,17 @@ def time_limit(context: JobContext, call_next: CallNext) -> Any:
     """Raise JobTimedOut inside the job; the supervisor kills what does not yield within the grace."""
     seconds = context.time_limit
     work = Work(Phase.RUNNING, context.job_id, context.execution_id)
-    with context.services.deadlines.limit(seconds, work, lambda: _too_long(seconds)):
+    with context.services.deadlines.limit(seconds, work, lambda: _too_long("job", seconds)):
         return call_next(context)
 
 
-def _too_long(seconds: float | None) -> JobTimedOut:
-    return JobTimedOut(f"job exceeded its timeout of {seconds or 0:g} s")
+def middleware_limit(context: JobContext, call_next: CallNext) -> Any:
+    """The user's own middleware may take as long as the job, by a clock that stands still while the job runs."""
+    seconds = context.time_limit
+    work = Work(Phase.RUNNING, context.job_id, context.execution_id)
+    with context.services.deadlines.limit(seconds, work, lambda: _too_long("middleware around the job", seconds)):
+        return call_next(context)
+
+
+def _too_long(what: str, seconds: float | None) -> JobTimedOut:
+    return JobTimedOut(f"{what} exceeded its timeout of {seconds or 0:g} s")

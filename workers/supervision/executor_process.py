@@ -39,7 +39,6 @@ class ExecutorProcess:
         self._slot = Slot(nursery.context)
         self.ledger = Ledger(nursery.context)
         self._intent: Intent | None = None
-        self._peak_mib = 0
         self._unsent: list[Message] = []
         ours, theirs = cast(Any, nursery.context).Pipe()
         self.control: Connection = ours
@@ -138,12 +137,18 @@ class ExecutorProcess:
         if code is None:
             return None
         self.process.kill()
-        ends, beside = tuple(self.ledger.read().ends), self.config.heritage is not None and not self.born
-        return Death(self.name, self.pid, code, self.view, self._intent, self._peak_mib, ends, beside)
-
-    def note_memory(self) -> None:
-        """Remember its peak memory: after its end nobody can ask."""
-        self._peak_mib = self.process.peak_mib() or self._peak_mib
+        view = self.view
+        return Death(
+            self.name,
+            self.pid,
+            code,
+            view,
+            self._intent,
+            self.process.peak_mib,
+            tuple(self.ledger.read().ends),
+            beside=self.config.heritage is not None and not self.born,
+            read=self._slot.variables_read(view),
+        )
 
     def close(self) -> None:
         """Release what is kept of an executor that was buried."""

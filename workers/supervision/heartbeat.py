@@ -35,7 +35,6 @@ class Heartbeat:
             cast(Any, connection).ping()
         self.due_at = now + self._lease.beat_s
         for executor, registered in zip(living, known, strict=True):
-            executor.note_memory()
             if executor.born and not registered:
                 executor.tell(b"register")
         return True

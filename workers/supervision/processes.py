@@ -6,38 +6,52 @@ import contextlib
 import gc
 import multiprocessing
 import os
-import re
 import signal
+import sys
 import time
 from collections.abc import Callable, Collection, Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
-from pathlib import Path
 from typing import Any, Final, cast
 
 from envq.workers.config import WorkerConfig
 from envq.workers.supervision import birth, signals
+from envq.workers.supervision.watchman import Watchman
 
-_PEAK: Final = re.compile(r"^VmHWM:\s+(\d+) kB", re.MULTILINE)
 _KILLED_FROM_OUTSIDE: Final = " (not by its supervisor: perhaps the system ran out of memory)"
 
 
 class ChildProcess:
     """One process and the group it leads."""
 
-    def __init__(self, process: BaseProcess) -> None:
+    def __init__(self, process: BaseProcess, watchman: Watchman) -> None:
         self._process = process
+        self._watchman = watchman
         self.pid = cast(int, process.pid)
+        self.peak_mib = 0  # the most memory it has held, once it has ended; 0 where the system does not tell
         self.started_at = time.monotonic()
         # The process does the same for itself; whoever comes first, the group is there before it is needed.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.setpgid(self.pid, self.pid)
+        watchman.add(self.pid)
 
     @property
     def exit_code(self) -> int | None:
         """None while it runs; -N if signal N killed it."""
+        self._wait()
         return self._process.exitcode
+
+    def _wait(self) -> None:
+        """Wait for it ourselves, if it has ended: whoever does is told once how much memory it has held."""
+        process = cast(Any, self._process)._popen
+        if process.returncode is not None:
+            return
+        with contextlib.suppress(ChildProcessError):  # none of ours, but a fork server's
+            pid, status, used = os.wait4(self.pid, os.WNOHANG)
+            if pid == self.pid:
+                process.returncode = os.waitstatus_to_exitcode(status)
+                self.peak_mib = used.ru_maxrss // (1024 * 1024 if sys.platform == "darwin" else 1024)
 
     def send(self, number: signal.Signals) -> None:
         """Signal the process alone; nothing where it is gone."""
@@ -53,26 +67,19 @@ class ChildProcess:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
 
-    def peak_mib(self) -> int:
-        """The most memory it has held so far; 0 where the system does not tell."""
-        try:
-            status = Path(f"/proc/{self.pid}/status").read_text("ascii", errors="replace")
-        except OSError:
-            return 0
-        found = _PEAK.search(status)
-        return int(found[1]) // 1024 if found else 0
-
     def close(self) -> None:
-        """Release what is kept of an ended process."""
+        """Release what is kept of an ended process whose group was killed."""
+        self._watchman.remove(self.pid)
         self._process.close()
 
 
 class Nursery:
     """Starts the processes of one supervisor."""
 
-    def __init__(self, config: WorkerConfig, forget: Callable[[], None]) -> None:
+    def __init__(self, config: WorkerConfig, watchman: Watchman, forget: Callable[[], None]) -> None:
         self._forks = config.start_method == "fork"
         self._forget = forget
+        self._watchman = watchman
         self.context: BaseContext = multiprocessing.get_context(config.start_method)
         self._parentage = birth.Parentage(os.getpid(), config.log_level, config.log_format, config.configure_logging)
 
@@ -97,7 +104,7 @@ class Nursery:
         process = cast(Any, self.context).Process(name=name, target=birth.run, args=arguments)
         with signals.held():
             process.start()
-        return ChildProcess(process)
+        return ChildProcess(process, self._watchman)
 
 
 def reap_strangers(ours: Collection[int]) -> None:

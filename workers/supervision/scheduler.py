@@ -21,6 +21,7 @@ from envq.jobs.job import Job
 from envq.store.connection import worker_client
 from envq.store.keys import Keys
 from envq.workers.config import WorkerConfig
+from envq.workers.lease import Lease
 from envq.workers.supervision.backoff import Backoff
 from envq.workers.supervision.places import HEALTHY_AFTER_S
 from envq.workers.supervision.processes import ChildProcess, Nursery, describe_exit
@@ -29,7 +30,9 @@ from envq.workers.supervision.signals import STOP, SignalInbox
 EXIT_SERVER: Final = 3  # Redis went away; whoever restarts us need not be told why
 STOP_WITHIN_S: Final = 3.0
 ONCE_WITHIN_S: Final = 10.0
-LOCKS_AGAIN_AFTER: Final = timedelta(seconds=15)
+ROUND_S: Final = 1.0
+SHORTEST_LOCK_S: Final = 3  # a lock outlives a round that takes long
+LONGEST_LOCK_S: Final = 60  # RQ's own
 
 log = logging.getLogger("envq.worker")
 
@@ -43,6 +46,7 @@ class SchedulerProcess:
         # A restarted scheduler gets its own locks back only under the same name; RQ holds them for a minute.
         self._name = f"{config.label}.{os.getpid()}"
         self._nursery = nursery
+        self._lease = config.lease
         self._once = config.burst
         self._done = not config.scheduler
         self._child: ChildProcess | None = None
@@ -89,7 +93,7 @@ class SchedulerProcess:
     def _start(self, now: float) -> None:
         try:
             self._child = self._nursery.start(
-                "scheduler", run_scheduler, self._url, self._queues, self._name, self._once
+                "scheduler", run_scheduler, self._url, self._queues, self._name, self._lease, self._once
             )
         except OSError as error:
             log.error("cannot start the scheduler: %s", error)
@@ -115,14 +119,26 @@ class SchedulerProcess:
 
 
 class Scheduler(RQScheduler):
-    """RQ's, but it stops at once, and takes over the locks of a vanished one within seconds of their end."""
+    """RQ's, but it stops at once, and takes over from a vanished one within its lease."""
+
+    def __init__(self, queues: Sequence[str], url: str, name: str, lease: Lease) -> None:
+        self._look_again = timedelta(seconds=lease.look_s)
+        super().__init__(
+            list(queues),
+            connection=worker_client(url),
+            # RQ locks for a minute more than the interval, and uses it for nothing else in what is called here.
+            interval=lock_seconds(lease) - 60,
+            logging_level=logging.WARNING,
+            serializer=cast(Any, serializer),
+            name=name,
+        )
 
     @property
     def should_reacquire_locks(self) -> bool:
         """RQ itself asks again after 10 minutes only; until then nothing scheduled would run."""
         since: datetime | None = self.lock_acquisition_time
         missing = cast(Any, self)._queue_names != cast(Any, self).acquired_locks
-        return missing and (since is None or datetime.now() - since > LOCKS_AGAIN_AFTER)
+        return missing and (since is None or datetime.now() - since > self._look_again)
 
     def work(self) -> None:
         """Schedule until told to stop."""
@@ -130,7 +146,7 @@ class Scheduler(RQScheduler):
             self.register_birth()
             while not STOP.intersection(inbox.read()):
                 self.round()
-                select.select([inbox], [], [], self.interval)
+                select.select([inbox], [], [], ROUND_S)
             self.stop()
 
     def round(self) -> None:
@@ -141,17 +157,16 @@ class Scheduler(RQScheduler):
         self.enqueue_scheduled_jobs()
 
 
-def run_scheduler(url: str, queues: Sequence[str], name: str, once: bool) -> None:
+def lock_seconds(lease: Lease) -> int:
+    """So long after its last round others wait for a scheduler that vanished."""
+    return max(SHORTEST_LOCK_S, min(round(lease.silence_s), LONGEST_LOCK_S))
+
+
+def run_scheduler(url: str, queues: Sequence[str], name: str, lease: Lease, once: bool) -> None:
     """The process's target; Redis going away ends it with EXIT_SERVER."""
     # RQ names its class there: with ours, what is not signed is moved on without being unpickled.
     rq.scheduler.Job = Job  # pyright: ignore[reportPrivateImportUsage, reportAttributeAccessIssue]
-    scheduler = Scheduler(
-        list(queues),
-        connection=worker_client(url),
-        logging_level=logging.WARNING,
-        serializer=cast(Any, serializer),
-        name=name,
-    )
+    scheduler = Scheduler(queues, url, name, lease)
     try:
         if once:
             scheduler.register_birth()

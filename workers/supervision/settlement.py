@@ -22,6 +22,7 @@ from envq.store.records import Event, EventKind
 from envq.store.scripts import Outcome, follow_up, release
 from envq.workers.execution.claims import POLL_S
 from envq.workers.execution.quarantine import MARK_TTL_S, build_mark
+from envq.workers.supervision.stranded import follow_up_stranded
 from envq.workers.supervision.verdict import UNKNOWN, BrokenBuild, Verdict
 
 LOOK_AGAIN_S: Final = POLL_S + 2.0  # no move blocks for longer, whatever lies between an executor and the server
@@ -51,11 +52,12 @@ class Settlements:
         self._keys = keys
         self._open: list[Settlement] = []
         self._again: list[tuple[float, str]] = []  # when, by the monotonic clock, and whom to look at once more
+        self._vanished = False  # one of whom nobody knows what it was at; what it may have left is not looked for yet
 
     @property
     def due(self) -> bool:
         """There is something to do now."""
-        return bool(self._open) or any(moment <= time.monotonic() for moment, _ in self._again)
+        return bool(self._open) or self._vanished or any(moment <= time.monotonic() for moment, _ in self._again)
 
     def __bool__(self) -> bool:
         return bool(self._open)
@@ -78,10 +80,14 @@ class Settlements:
             del self._again[0]
         while self._open:
             to_be_settled = _settle(connection, self._keys, self._open[0])
+            self._vanished = self._vanished or self._open[0].verdict.running == UNKNOWN
             if self._open[0].sudden:
                 self._again.append((time.monotonic() + LOOK_AGAIN_S, self._open[0].executor))
             del self._open[0]
             ring = ring or to_be_settled
+        if self._vanished:
+            ring = follow_up_stranded(connection, self._keys) or ring
+            self._vanished = False
         return ring
 
     def hand_over(self, connection: Redis) -> None:

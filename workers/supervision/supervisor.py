@@ -35,6 +35,7 @@ from envq.workers.supervision.signals import DUMP_STACKS, HANGUP, SignalInbox, h
 from envq.workers.supervision.stopping import Stopping
 from envq.workers.supervision.subscription import Subscription
 from envq.workers.supervision.verdict import Death, Intent, judge
+from envq.workers.supervision.watchman import Watchman
 
 TICK_S: Final = 1.0
 BUSY_TICK_S: Final = 0.25  # while somebody has a time limit
@@ -52,7 +53,8 @@ class Supervisor:
         self._keys = Keys(config.settings.namespace, database_number(self._link.client))
         self._selector = selectors.DefaultSelector()
         self._signals = SignalInbox()
-        nursery = Nursery(config, self._forget)
+        self._watchman = Watchman()
+        nursery = Nursery(config, self._watchman, self._forget)
         self._crew = Crew(config, target, nursery, self._selector)
         self._scheduler = SchedulerProcess(config, self._keys, nursery)
         self._enforcement = Enforcement(config.kill_grace_s)
@@ -89,7 +91,7 @@ class Supervisor:
             key.data()
         for death in self._crew.bury(time.monotonic()):
             self._on_death(death)
-        reap_strangers([*(executor.pid for executor in self._crew), *self._scheduler.pids])
+        reap_strangers([*(executor.pid for executor in self._crew), *self._scheduler.pids, *self._watchman.pids])
         self._stop_if_asked()
         self._enforcement.enforce(self._crew)
         self._crew.renew_next()
@@ -105,6 +107,7 @@ class Supervisor:
         # Without Redis a fresh executor could do nothing but fail.
         if self._link.up and self._scheduler.round_done:
             self._fill()
+        self._watchman.tend()
 
     def _pause_s(self) -> float:
         kill_at = self._enforcement.next_due(self._crew)
@@ -156,6 +159,7 @@ class Supervisor:
         self._subscription.close()
         self._link.close()
         self._selector.close()
+        self._watchman.close()
 
     def _fill(self) -> None:
         for executor in self._crew.fill(time.monotonic()):
@@ -191,6 +195,7 @@ class Supervisor:
         self._selector.close()
         self._signals.close()
         self._crew.forget()
+        self._watchman.forget()
         self._subscription.forget()
         self._link.forget()
 

@@ -42,9 +42,10 @@ class Death:
     exit_code: int
     view: SlotView
     intent: Intent | None = None
-    peak_mib: int = 0  # of memory, as last seen; 0: unknown
+    peak_mib: int = 0  # of memory; 0: unknown
     ends: tuple[bytes, ...] = ()  # of jobs that had ended, not stored yet
     beside: bool = False  # it was getting ready beside the one it was to follow
+    read: tuple[str, ...] = ()  # variables that the job had read
 
     @property
     def ran(self) -> str:
@@ -82,7 +83,8 @@ class Death:
         how = describe_exit(self.exit_code, killed_by_us=self.intent is not None)
         because = f": {self.intent.detail}" if self.intent else ""
         memory = f" (peak memory {self.peak_mib} MiB)" if self.peak_mib else ""
-        return f"executor {self.executor} (pid {self.pid}) {how} {_doing(self.view)}{because}{memory}"
+        used = f" with {', '.join(self.read)} in use" if self.read else ""
+        return f"executor {self.executor} (pid {self.pid}) {how} {_doing(self.view)}{used}{because}{memory}"
 
 
 @dataclass(frozen=True)

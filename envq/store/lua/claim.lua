@@ -4,7 +4,8 @@
 -- ARGV: executor, trip, jobs wanted, bytes wanted, execution id prefix, events channel, event cap, job prefix,
 --       queue prefix, wip prefix, executions prefix, execution prefix, how long the executor may be silent (ms),
 --       how many of the ids held are asked about, ids held...
--- Returns {generation, suspended, {ids asked about that are not claimed any more}, {id, execution id, hash}...}
+-- Returns {generation, suspended, {ids asked about that are not claimed any more}, {ids that are no text and were refused},
+--          {id, execution id, hash}...}
 local claims, settle, worker, worker_executions, queues = KEYS[1], KEYS[4], KEYS[6], KEYS[7], KEYS[9]
 local executor, bytes_wanted = ARGV[1], tonumber(ARGV[4])
 local job_prefix, queue_prefix, wip_prefix, executions_prefix, execution_prefix =
@@ -63,7 +64,7 @@ local function field(id, name)
   return type(value) == 'string' and value or nil
 end
 
-local found, seen, bytes, full = {}, {}, 0, false
+local found, refused, seen, bytes, full = {}, {}, {}, 0, false
 local wip, composites, told = {}, {}, {}
 local quoted = {}
 
@@ -108,6 +109,24 @@ local function start(id, fields, hash)
   bytes = bytes + #(fields.data or '')
 end
 
+-- UTF-8, whose every valid sequence is taken away first.
+local SEQUENCES = {'\240[\144-\191][\128-\191][\128-\191]', '[\241-\243][\128-\191][\128-\191][\128-\191]',
+  '\244[\128-\143][\128-\191][\128-\191]', '\224[\160-\191][\128-\191]', '[\225-\236\238\239][\128-\191][\128-\191]',
+  '\237[\128-\159][\128-\191]', '[\194-\223][\128-\191]'}
+local function is_text(id)
+  for _, sequence in ipairs(SEQUENCES) do
+    id = string.gsub(id, sequence, '.')
+  end
+  return not string.find(id, '[\128-\255]')
+end
+
+-- Neither RQ's tools nor ours can name such a job: it must not stop those behind it, nor come into a registry.
+local function refuse(id)
+  redis.call('LREM', claims, -1, id)
+  redis.call('HSET', job_prefix .. id, 'status', 'failed', 'ended_at', now_text)
+  refused[#refused + 1] = id
+end
+
 -- Whether to go on; what must run alone, and what would be twice in a batch, stays where it is.
 local function take(id, unknown)
   local hash = redis.pcall('HGETALL', job_prefix .. id)
@@ -120,6 +139,10 @@ local function take(id, unknown)
   local status, once = fields.status, fields.envq_on_crash == 'fail'
   if hash.err or #hash == 0 or status == 'canceled' then
     redis.call('LREM', claims, -1, id)  -- deleted or cancelled while it waited
+    return true
+  end
+  if string.find(id, '[\128-\255]') and not is_text(id) then
+    refuse(id)
     return true
   end
   local alone = once or fields.envq_alone or fields.envq_settle
@@ -217,4 +240,4 @@ if #told > 0 then
   redis.pcall('PUBLISH', ARGV[6], text)
   redis.pcall('XADD', KEYS[8], 'MAXLEN', '~', #told > 8 and ARGV[7] / 10 or ARGV[7], '*', 'event', text)
 end
-return {redis.call('GET', KEYS[2]) or '', suspended, gone, unpack(found)}
+return {redis.call('GET', KEYS[2]) or '', suspended, gone, refused, unpack(found)}

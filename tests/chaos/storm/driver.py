@@ -52,7 +52,9 @@ class Driver:
     def enqueue(self, orders: Sequence[Order]) -> None:
         """All of them, in their order."""
         for (bulk, kind, _), group in groupby(orders, key=lambda order: (order.bulk, order.kind, order.queue)):
-            if bulk:
+            if kind == "group":
+                self._enqueue_group(list(group))
+            elif bulk:
                 self._enqueue_bulk(kind, list(group))
             else:
                 for order in group:
@@ -73,6 +75,20 @@ class Driver:
             for order, job, (_, effect, _) in zip(orders, jobs, calls, strict=True):
                 self.done[order.number] = Enqueued(order, job.id, effect, kind, labels=labels)
             return
+
+    def _enqueue_group(self, orders: list[Order]) -> None:
+        """RQ's group: one transaction for all of it."""
+        queue = envq.Queue(orders[0].queue)
+        made = [Enqueued(order, f"storm-{order.number}", str(order.number), "noop") for order in orders]
+        datas = [
+            queue.prepare_data(
+                work.act, ("noop", each.effect, each.order.number), job_id=each.job_id, result_ttl=KEPT_S, kwargs={}
+            )
+            for each in made
+        ]
+        group = envq.Group(self._client.connection, f"storm-{orders[0].number}")
+        self._with_id(made[0].job_id, lambda: group.enqueue_many(queue, datas))
+        self.done |= {each.order.number: each for each in made}
 
     def _enqueue_one(self, order: Order) -> None:
         kind = _DEEDS.get(order.kind, order.kind)
@@ -106,6 +122,9 @@ class Driver:
         self._plain.options(**self._options(order, on_crash="fail")).enqueue(*call)
 
     _fail_once = _once
+
+    def _overdue(self, order: Order, call: tuple[Any, ...]) -> None:
+        self._plain.options(**self._options(order, timeout=work.OVERDUE_S)).enqueue(*call)
 
     def _retry(self, order: Order, call: tuple[Any, ...]) -> None:
         interval = order.number % 2

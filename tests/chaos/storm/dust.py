@@ -15,8 +15,16 @@ from chaos.storm.plan import QUEUES
 from envq.driver.client import Client
 from envq.workers.supervision.settlement import LOOK_AGAIN_S
 
-OPEN: Final = {b"queued", b"started", b"deferred", b"scheduled", b"created"}
-LEFT: Final = ("envq:*:claims:*", "envq:*:settle", "rq:wip:*", "rq:execution*", "rq:deferred:*", "rq:scheduled:*")
+ENDED: Final = {b"finished", b"failed", b"stopped"}
+LEFT: Final = (
+    "envq:*:claims:*",
+    "envq:*:settle",
+    "rq:wip:*",
+    "rq:execution*",
+    "rq:deferred:*",
+    "rq:ready:*",
+    "rq:scheduled:*",
+)
 LOOK_S: Final = 0.5
 CALM_S: Final = LOOK_AGAIN_S + 1.0  # a worker that leaves sooner after a death asks others to look at it once more
 _TELLING: Final = {
@@ -82,7 +90,7 @@ def _open(client: Client, job_ids: Sequence[str], fleet: Fleet) -> list[str]:
     if found := left(connection):
         return found
     found = zip(job_ids, statuses(connection, job_ids), strict=True)
-    unended = [f"{job_id} is {status!r}" for job_id, status in found if status in OPEN]
+    unended = [f"{job_id} is {status!r}" for job_id, status in found if status not in ENDED]
     return unended or [f"{name} is not struck off" for name in fleet.strangers(_executors(client))]
 
 

@@ -11,18 +11,18 @@ JOBS_A_ROUND: Final = 50
 
 # Kind and weight: "noop", "read" and so on go in bulk, the others one by one.
 KINDS: Final = {
-    "noop": 24, "read": 12, "custom": 8, "shaky": 2, "nap": 24, "long": 2, "large": 1, "fail": 4, "once": 8,
-    "fail-once": 1, "retry": 4, "again": 2, "told": 4, "fail-told": 2, "coroutine": 4, "later": 2, "parent": 3,
-    "failing-parent": 1, "stock": 5, "stock-read": 2,
+    "noop": 24, "read": 12, "custom": 8, "shaky": 2, "nap": 22, "long": 2, "overdue": 0.5, "large": 1, "fail": 4,
+    "once": 8, "fail-once": 1, "retry": 4, "again": 2, "told": 4, "fail-told": 2, "coroutine": 4, "later": 2,
+    "parent": 3, "failing-parent": 1.5, "stock": 5, "stock-read": 2, "group": 0.5,
 }  # fmt: skip
 
 # What happens beside the jobs, and its weight.
 WEATHER: Final = {
-    "kill an executor": 11, "kill a scheduler": 1, "kill a supervisor": 2, "lose a worker": 2, "hang the server": 0.5,
-    "pause a process": 3, "pause and kill": 3,
-    "cut a script": 7, "lose a reply": 6, "cut all": 1, "kill a client": 2, "kill all clients": 0.6,
-    "flush scripts": 1, "roll": 1.5, "declare steady": 3, "declare custom": 2, "declare shaky": 2,
-    "declare chained": 1, "remove shaky": 1, "calm": 2,
+    "kill an executor": 11, "kill a scheduler": 1, "kill a supervisor": 2, "lose a worker": 2,
+    "lose all at a reply": 1, "hang the server": 0.5, "pause a process": 3, "pause and kill": 3,
+    "cut a script": 7, "lose a reply": 6, "lose an enqueue": 4, "cut all": 1, "kill a client": 2,
+    "kill all clients": 0.6, "flush scripts": 1, "roll": 1.5, "declare steady": 3, "declare custom": 2,
+    "declare shaky": 2, "declare chained": 1, "remove shaky": 1, "calm": 2,
 }  # fmt: skip
 RESTARTS: Final = ("kill the server", "shut the server down", "kill the server")
 
@@ -84,7 +84,7 @@ def _orders(chance: random.Random, first: int, wanted: int) -> list[Order]:
     while len(orders) < wanted:
         kind = chance.choices(kinds, weights)[0]
         queue = chance.choice(QUEUES)
-        bulk = kind in ("noop", "read", "custom", "nap") and chance.random() < 0.12
+        bulk = kind == "group" or (kind in ("noop", "read", "custom", "nap") and chance.random() < 0.12)
         for _ in range(chance.randint(5, 40) if bulk else 1):
             orders.append(Order(first + len(orders), kind, queue, bulk))
         if kind in ("parent", "failing-parent"):

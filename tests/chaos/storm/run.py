@@ -22,13 +22,13 @@ from typing import Any, Final
 from chaos.storm import dust
 from chaos.storm.declaring import Declaring
 from chaos.storm.driver import Driver
-from chaos.storm.fleet import Fleet
+from chaos.storm.fleet import LEASE_S, Fleet
 from chaos.storm.ledger import Effects
 from chaos.storm.patience import AWAY
 from chaos.storm.plan import Plan, make_plan
 from chaos.storm.report import figures, publish, table
 from chaos.storm.verdict import Verdict
-from chaos.storm.weather import Weather
+from chaos.storm.weather import Proxies, Weather
 from support.proxy import CuttingProxy
 from support.servers import BINARIES, Server, binary_version
 
@@ -49,34 +49,34 @@ class Outcome:
     figures: dict[str, Any]
 
 
-def run(plan: Plan, binary: Path, directory: Path, *, tell: bool = False) -> Outcome:
+def run(plan: Plan, binary: Path, directory: Path, *, lease_s: float = LEASE_S, tell: bool = False) -> Outcome:
     """Let the plan happen; the processes it starts are gone when this returns."""
     effects = directory / "effects"
     effects.touch()
     server = Server(binary, *DURABLE).start()
-    proxy = CuttingProxy(server.port)
+    proxies = Proxies(CuttingProxy(server.port), CuttingProxy(server.port))
     driver_scope.close()
     before = swap_default(None)
-    fleet = Fleet(f"redis://127.0.0.1:{proxy.port}/0", directory, effects)
+    fleet = Fleet(proxies.workers.url, directory, effects, lease_s)
     try:
-        return _Storm(plan, server, proxy, fleet, effects, tell=tell).run()
+        return _Storm(plan, server, proxies, fleet, effects, tell=tell).run()
     finally:
         fleet.end()
         driver_scope.close()
         swap_default(before)
-        proxy.close()
+        proxies.close()
         server.remove()
 
 
 class _Storm:
     def __init__(
-        self, plan: Plan, server: Server, proxy: CuttingProxy, fleet: Fleet, effects: Path, *, tell: bool
+        self, plan: Plan, server: Server, proxies: Proxies, fleet: Fleet, effects: Path, *, tell: bool
     ) -> None:
         self._plan, self._server, self._fleet, self._effects, self._tell = plan, server, fleet, effects, tell
-        self._client = envq.connect(server.url())
+        self._client = envq.connect(proxies.driver.url)
         self._declaring = Declaring()
         self._driver = Driver(self._client, server.client(), self._declaring)
-        self._weather = Weather(server, proxy, fleet, self._declaring)
+        self._weather = Weather(server, proxies, fleet, self._declaring)
         self._began = time.monotonic()
 
     def run(self) -> Outcome:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import redis
-from chaos.storm import dust
+from chaos.storm import dust, work
 from chaos.storm.declaring import Declaring
 from chaos.storm.driver import Enqueued
 from chaos.storm.ledger import Effects
@@ -16,7 +16,6 @@ import envq
 
 GET_WITHIN_S: Final = 120.0
 READS: Final = {"read": ("steady", "chained"), "custom": ("custom",), "shaky": ("shaky",)}
-RAISES: Final = frozenset({"fail", "fail-told", "fail-once"})
 ONCE: Final = frozenset({"once", "fail-once"})
 DEATHS_ALLOWED: Final = 3
 _SUCCESS, _FAILURE = b"1", b"2"
@@ -72,8 +71,8 @@ class Verdict:
             yield f"was given up after {ran} runs"
 
     def _of_result(self, job: Enqueued, got: Any) -> Iterator[str]:
-        if job.kind in RAISES:
-            if not isinstance(got, envq.JobFailed) or "ValueError" not in str(got):
+        if error := work.ERRORS.get(job.kind):
+            if not isinstance(got, envq.JobFailed) or error not in str(got):
                 yield "must fail with its own error"
             return
         if job.kind not in READS:
@@ -99,7 +98,8 @@ class Verdict:
             parent = self._done[order.parent]
             ends = self._effects.first_ended if kind == "child" else self._effects.first_begun
             ended = ends.get(parent.effect)
-            if ended is None or ended > self._effects.first_begun[job.effect]:
+            begun = self._effects.first_begun.get(job.effect)
+            if ended is None or (begun is not None and ended > begun):
                 yield "began before its parent had ended"
 
     def _of_record(self, job: Enqueued, got: Any, stored: Sequence[Any]) -> Iterator[str]:
@@ -119,18 +119,11 @@ def _is_unbuilt(error: envq.JobFailed) -> bool:
 
 
 def _results(client: redis.Redis, jobs: Sequence[Enqueued]) -> list[Any]:
-    """By the API; one that never comes is an error among the others."""
-    try:
-        return envq.get([job.job_id for job in jobs], timeout=GET_WITHIN_S, return_exceptions=True)
-    except envq.GetTimeout:
-        return [_result(job) for job in jobs]
-
-
-def _result(job: Enqueued) -> Any:
-    try:
-        return envq.get(job.job_id, timeout=0.01, return_exceptions=True)
-    except envq.EnvqError as error:
-        return error
+    """By the API; None of a job that has not ended."""
+    found = dust.statuses(client, [job.job_id for job in jobs])
+    ended = [job.job_id for job, status in zip(jobs, found, strict=True) if status in dust.ENDED]
+    results = dict(zip(ended, envq.get(ended, timeout=GET_WITHIN_S, return_exceptions=True), strict=True))
+    return [results.get(job.job_id) for job in jobs]
 
 
 def _stored(client: redis.Redis, jobs: Sequence[Enqueued]) -> list[Any]:

@@ -17,6 +17,8 @@ import envq
 EFFECTS: Final = "STORM_EFFECTS"  # environment variable: the path of the file
 LARGE: Final = 100_000  # bytes
 RETRIES: Final = 2
+OVERDUE_S: Final = 0.2
+ERRORS: Final = {"fail": "ValueError", "fail-told": "ValueError", "fail-once": "ValueError", "overdue": "JobTimedOut"}
 
 BEGUN: Final = "begun"
 ENDED: Final = "ended"
@@ -63,7 +65,7 @@ def by_value() -> Callable[..., Any]:
 
 def expected(kind: str, number: int, text: str = "") -> Any:
     """What such a job returns; None where it raises; of a read what is not its label."""
-    if kind in ("fail", "fail-told", "fail-once"):
+    if kind in ERRORS:
         return None
     if kind == "large":
         return _large(number, text)
@@ -90,6 +92,10 @@ def _large(number: int, text: str) -> Any:
 
 def _fail(number: int, text: str) -> Any:
     raise ValueError(number)
+
+
+def _overrun(number: int, text: str) -> Any:
+    _NEVER.wait(60)
 
 
 def _raise_first(number: int, text: str) -> Any:
@@ -160,6 +166,7 @@ DEEDS: Final[dict[str, Callable[[int, str], Any]]] = {
     "fail": _fail,
     "fail-told": _fail,
     "fail-once": _fail,
+    "overdue": _overrun,
     "retry": _raise_first,
     "again": _again,
     "read": _read,

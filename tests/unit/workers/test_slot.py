@@ -78,3 +78,43 @@ def test_a_request_reaches_the_executor() -> None:
     assert slot.asked() == (Interrupt.NOTHING, "")
     slot.ask(Interrupt.CANCEL_BUILD, "model")
     assert slot.asked() == (Interrupt.CANCEL_BUILD, "model")
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_what_the_job_that_runs_has_read_is_seen_from_outside(method: str) -> None:
+    context = multiprocessing.get_context(method)
+    slot = Slot(context)
+    process = context.Process(target=_read_some, args=(slot,))
+    process.start()
+    process.join()
+    assert slot.variables_read(slot.read()) == ("cartpole", "model")
+
+
+def _read_some(slot: Slot) -> None:
+    slot.note_read("ignored between jobs")
+    slot.write(Phase.RUNNING, "first", "e1")
+    slot.note_read("browser")
+    slot.note_read("cartpole")
+    slot.end_job()
+    slot.write(Phase.RUNNING, "second", "e2")
+    for name in ("model", "cartpole", "model"):
+        slot.note_read(name)
+
+
+def test_what_an_earlier_job_read_is_not_taken_for_read_by_this_one() -> None:
+    slot = Slot(multiprocessing.get_context("fork"))
+    slot.write(Phase.RUNNING, "first", "e1")
+    slot.note_read("model")
+    slot.end_job()
+    slot.write(Phase.RUNNING, "second", "e2")
+    assert slot.variables_read(slot.read()) == ()
+
+
+def test_more_names_than_there_is_room_for_do_no_harm() -> None:
+    slot = Slot(multiprocessing.get_context("fork"))
+    slot.write(Phase.RUNNING, "job", "execution")
+    for number in range(100):
+        slot.note_read(f"{number}" * 100)
+    read = slot.variables_read(slot.read())
+    assert len(read) == 40
+    assert slot.read().job_id == "job"
