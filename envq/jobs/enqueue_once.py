@@ -23,17 +23,13 @@ def enqueue_once(connection: redis.Redis, job: Job[Any], enqueue: Callable[[], J
     Run RQ's code, which writes the record and pushes the id in one transaction, until it is known to be committed.
 
     redis-py would send the transaction again; by then the job may have run, and it would run twice. Raises
-    ServerLost where the server cannot be asked. Of a job that is gone already nobody knows that it was there.
+    ServerUnavailable where the server cannot be asked. Of a job that is gone already nobody knows that it was there.
     """
     status, enqueued_at = cast(Any, job)._status, job.enqueued_at
     for left in reversed(range(TRIES)):
         try:
             with sent_once():
                 return enqueue()
-        except DuplicateJobError:
-            if not _is_committed(connection, job, enqueued_at):
-                raise
-            return job  # it is the one of the try before
         except InDoubt as error:
             if _is_committed(connection, job, enqueued_at):
                 return job
@@ -41,6 +37,19 @@ def enqueue_once(connection: redis.Redis, job: Job[Any], enqueue: Callable[[], J
                 raise ServerLost(f"{error}; whether job {job.id} is enqueued is not known") from None
             cast(Any, job)._status = status
     raise AssertionError
+
+
+def enqueue_unique(connection: redis.Redis, job: Job[Any], enqueue: Callable[[], Job[Any]]) -> Job[Any]:
+    """The same for a job whose id must be new: RQ's script, sent again after a lost reply, finds what it wrote."""
+    made = getattr(connection.connection_pool, "made", 0)
+    try:
+        return enqueue()
+    except DuplicateJobError:
+        was_lost = getattr(connection.connection_pool, "made", 0) != made
+        created = cast(bytes | None, connection.hget(job.key, "created_at")) if was_lost else None
+        if created != iso(job.created_at).encode():
+            raise
+        return job
 
 
 def _is_committed(connection: redis.Redis, job: Job[Any], enqueued_before: datetime | None) -> bool:

@@ -18,7 +18,7 @@ from envq.code.signing import job_keys
 from envq.driver.client import Client
 from envq.jobs.callbacks import checked_callback
 from envq.jobs.calls import Call, Function, call_data, call_of, function_of, sharing_functions
-from envq.jobs.enqueue_once import enqueue_once
+from envq.jobs.enqueue_once import enqueue_once, enqueue_unique
 from envq.jobs.enqueue_options import are_alike, code_life_s, expanded, extra_life_s, options_of, split_call
 from envq.jobs.fast_enqueue import Pattern, Place
 from envq.jobs.inline_job import keep_scheduled, run_inline
@@ -146,7 +146,8 @@ class Queue(LateQueue):
             return run_inline(job, client.inline, client.jobs_here)
         enqueue = partial(super().enqueue_job, job, pipeline=pipeline, at_front=at_front, unique=unique)
         if pipeline is None and self.is_async:
-            return enqueue_once(client.connection, job, cast(Any, enqueue))
+            once = enqueue_unique if unique else enqueue_once
+            return once(client.connection, job, cast(Any, enqueue))
         return cast(Job[Any], enqueue())
 
     def enqueue_many(

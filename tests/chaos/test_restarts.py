@@ -98,12 +98,14 @@ def test_after_a_wipe_what_is_enqueued_finds_its_variables_and_nothing_is_built_
 def test_the_long_way_of_enqueuing_declares_again_as_well(own_server: OwnServer, worker: Worker, builds: Path) -> None:
     server = own_server()
     worker(url=server.url())
-    envq.connect(server.url(), retry_for=30)
+    client = envq.connect(server.url(), retry_for=30)
     declare("one", builds)
     read = reading("one")
     assert envq.get(read.enqueue(), timeout=20) == "one"
     wiped_by_a_restart(server)
-    assert envq.get(read.options(job_id="mine").enqueue(), timeout=30) == "one"
+    job = read.options(job_id="mine").enqueue()
+    assert set(client.declarations.snapshot().declarations) == {"one"}
+    assert envq.get(job, timeout=30) == "one"
     assert builds.read_text().splitlines() == ["made one"]
 
 
