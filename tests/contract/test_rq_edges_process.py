@@ -240,12 +240,12 @@ def test_a_worker_frozen_for_longer_than_its_lease_is_such_a_ghost(
             threading.Event().wait(5)
         return runs
 
-    ghost = worker()
+    ghost = worker("--lease", "2")
     job = envq.Queue().enqueue(slow)
     eventually(lambda: client.connection.get(f"runs:{job.id}") == b"1")
     for pid in (ghost.pid, *ghost.descendants()):
         os.kill(pid, signal.SIGSTOP)
-    worker()
+    worker("--lease", "2")
     assert envq.get(job, timeout=40) == 2
     record = client.connection.hgetall(job.key)
     for pid in (ghost.pid, *ghost.descendants()):
