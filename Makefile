@@ -5,7 +5,7 @@
 #   make test     every ring of tests, on every server that is installed
 #   make check    format, lint, types, import contracts
 #   make compat   RQ's own tests, with envq's classes in place of RQ's
-#   make chaos    20,000 jobs in a storm of kills, restarts and cuts; about 10 minutes (SEED=, JOBS=)
+#   make chaos    20,000 jobs in a storm of kills, restarts and cuts; about 5 minutes (SEED=, JOBS=)
 #   make bench    every figure of docs/performance.md, beside other queues
 #   make clean    remove everything that these made
 

@@ -136,7 +136,7 @@ def _holder_lines(holder: Holder) -> list[str]:
     held = holder.held
     counts = (
         f"  v{held.version}, built {held.builds}x in {duration(held.build_seconds)}, reset {held.resets}x,"
-        f" used {held.uses}x, {held.rss_mib:g} MiB"
+        f" used {held.uses}x{f', left dirty {held.dirty}x' if held.dirty else ''}, {held.rss_mib:g} MiB"
         if held
         else ""
     )

@@ -7,8 +7,9 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, cast
 
 from envq.errors import ConfigurationError
 
@@ -108,7 +109,41 @@ def set_worker_identity(worker_name: str) -> None:
 
 def set_job_identity(job_id: str) -> None:
     """Tell the running job who it is, in the same way."""
-    os.environ["RQ_JOB_ID"] = job_id
+    _job_variable().write(job_id)
+
+
+class _JobVariable:
+    """
+    ``RQ_JOB_ID``, for this process and those it starts, in memory that is written anew for each job.
+
+    ``os.environ[...] =`` calls setenv, and the C library keeps every value that it was ever given.
+    """
+
+    _NAME: Final = b"RQ_JOB_ID"
+    _SIZE: Final = 512
+
+    def __init__(self) -> None:
+        import ctypes  # noqa: PLC0415 - drivers do without
+
+        self._memory = ctypes.create_string_buffer(self._SIZE)
+        self._put = ctypes.CDLL(None).putenv
+        self._python: dict[bytes, bytes] = cast(Any, os.environ)._data  # what os.environ looks into
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._memory))  # the C library keeps it until the process is gone
+
+    def write(self, job_id: str) -> None:
+        value = os.fsencode(job_id)
+        entry = b"%b=%b" % (self._NAME, value)
+        if len(entry) < self._SIZE and b"\0" not in entry:
+            self._memory.value = entry
+            self._put(self._memory)  # again: the job before may have taken it away
+            self._python[self._NAME] = value
+        else:
+            os.environ[os.fsdecode(self._NAME)] = job_id
+
+
+@cache
+def _job_variable() -> _JobVariable:
+    return _JobVariable()
 
 
 def _first_url(url: str | None, environ: Mapping[str, str]) -> tuple[str, str]:

@@ -17,7 +17,7 @@ from rq.executions import Execution
 
 from envq import remote, settings
 from envq.clock import iso, utc_now
-from envq.code.digest import fingerprint
+from envq.code.fingerprint import fingerprint
 from envq.driver.client import Client, swap_default
 from envq.environment import bind, env
 from envq.runtime import Recipe, Runtime, TimeLimit
@@ -44,7 +44,7 @@ from envq.workers.execution.reporting import Reporter, RuntimeLimits
 from envq.workers.execution.rq_path import RqPath
 from envq.workers.execution.scope import ExecutorScope
 from envq.workers.execution.storing import Storing
-from envq.workers.execution.threads import VariableThreads
+from envq.workers.execution.threads import Threads
 from envq.workers.execution.wire import Wire
 from envq.workers.execution.worker_job import WorkerJob
 from envq.workers.lease import Lease
@@ -194,7 +194,7 @@ def assemble(config: ExecutorConfig, slot: Slot, ledger: Ledger, deadlines: Dead
     connection = FencedRedis.over(worker_client(worker.settings.url))
     keys = Keys(worker.settings.namespace, database_number(connection))
     info = _info(config)
-    loop, threads = EventLoop(), VariableThreads()
+    loop, threads = EventLoop(), Threads()
     memory = Memory()
     reporter = Reporter(connection, keys, info, memory)
     code = CodeStore(connection, keys, wait_s=WORKER_WAIT_S)
@@ -208,7 +208,7 @@ def assemble(config: ExecutorConfig, slot: Slot, ledger: Ledger, deadlines: Dead
         known_names=lambda: catch_up.declared,
     )
     reporter.states = runtime.states
-    bind(ExecutorScope(runtime, lambda: catch_up.declared, slot.note_read))
+    bind(ExecutorScope(runtime, lambda: catch_up.declared, slot.note_read, threads))
     settings.set_worker_identity(config.name)
     client = _work_for_jobs(worker, code)
     deadlines.after_strike = lambda: _drop_connections(connection, client.connection)

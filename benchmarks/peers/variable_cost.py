@@ -18,6 +18,7 @@ from envq.environment import bind, env
 from envq.runtime import Callables, Listener, Recipe, Runtime, TimeLimit
 from envq.workers.execution.deadline import Deadlines, Work
 from envq.workers.execution.scope import ExecutorScope
+from envq.workers.execution.threads import Threads
 from envq.workers.slot import Phase, Slot
 
 VARIABLES = 10
@@ -110,7 +111,7 @@ def main() -> None:
     runtime = Runtime(run_coroutine=asyncio.run, listener=Listener(), limits=ExecutorLimits(), cache=vars(env))
     slot = Slot(multiprocessing.get_context("fork"))
     slot.write(Phase.RUNNING, "job", "execution")
-    bind(ExecutorScope(runtime, dict, slot.note_read))
+    bind(ExecutorScope(runtime, dict, slot.note_read, Threads()))
     names = [f"value{i}" for i in range(VARIABLES)]
     runtime.adopt({name: Recipe(name, 1, 0, name, lambda: Callables(make, identity)) for name in names})
     found = {

@@ -60,34 +60,19 @@ def code_digest(obj: object) -> str:
 
     Raises PayloadError when a captured object can neither be named nor taken apart.
     """
-    walk = _Walk(lenient=False)
+    walk = Walk()
     try:
         return walk.graph.digest(walk.form(obj))
     except RecursionError as error:
         raise PayloadError("a captured value is nested too deeply to be sent") from error
 
 
-def fingerprint(value: object) -> str | None:
-    """Hex digest of a value's content, to compare it with itself later; None if it has no content to look at.
-
-    Parts that cannot be taken apart (locks, sockets, native handles) count by their type alone.
-    """
-    walk = _Walk(lenient=True)
-    try:
-        form = walk.form(value)
-    except Exception:  # noqa: BLE001 - the value's own code runs here, and may raise anything
-        return None
-    return None if walk.is_opaque(value) else walk.graph.digest(form)
-
-
-class _Walk:
+class Walk:
     """One walk over everything an object reaches; remembers what it has seen, by identity."""
 
-    def __init__(self, *, lenient: bool) -> None:
+    def __init__(self) -> None:
         self.graph = Graph()
-        self._lenient = lenient
         self._seen: dict[int, Form] = {}
-        self._opaque: set[int] = set()
         # Identities are only meaningful while the objects live.
         self._kept_alive: list[object] = []
 
@@ -104,10 +89,6 @@ class _Walk:
             self._seen[key] = self._compound(obj, node)
         return self._seen[key]
 
-    def is_opaque(self, obj: object) -> bool:
-        """Whether nothing but the type of this object is in its form."""
-        return id(obj) in self._opaque
-
     def _compound(self, obj: Any, node: Node) -> Form:
         walker = _WALKERS.get(type(cast("object", obj)))
         if walker is not None:
@@ -119,7 +100,7 @@ class _Walk:
         elif isinstance(obj, types.ModuleType):
             tag, parts, bag = _walk_module(self, obj)
         else:
-            tag, parts, bag = self._reduced(obj)
+            tag, parts, bag = self.reduced(obj)
         return self.graph.seal(tag, parts, bag, node)
 
     def forms(self, *objects: object) -> list[Form]:
@@ -130,29 +111,33 @@ class _Walk:
         """One form for each pair, as the members of a mapping."""
         return [self.graph.seal(b"pair", self.forms(key, value)) for key, value in items]
 
-    def _reduced(self, obj: object) -> _Parts:
+    def reduced(self, obj: object) -> Parts:
+        """The parts of an object of any other type, by pickle's reduction."""
         try:
-            reduced = reduce(obj)
+            reduction = reduce(obj)
         except RecursionError:
             raise
         except Exception as error:  # noqa: BLE001 - reductions are user code
-            return self._irreducible(obj, error)
-        if isinstance(reduced, str):
-            return b"name", self.forms(str(getattr(obj, "__module__", "")), reduced), ()
-        return _walk_reduced(self, obj, reduced)
+            return self.irreducible(obj, error)
+        if isinstance(reduction, str):
+            return b"name", self.forms(str(getattr(obj, "__module__", "")), reduction), ()
+        return _walk_reduced(self, obj, reduction)
 
-    def _irreducible(self, obj: object, error: Exception) -> _Parts:
+    def captured_globals(self, function: types.FunctionType) -> list[tuple[object, object]]:
+        """The globals that a function which travels by value takes along, with their names."""
+        names, known = global_names(function.__code__), function.__globals__
+        return [(name, known[name]) for name in names if name in known and name not in _MODULE_NAMES]
+
+    def irreducible(self, obj: object, error: Exception) -> Parts:
+        """What stands for an object whose reduction raised."""
         name = f"{type(obj).__module__}.{type(obj).__qualname__}"
-        if not self._lenient:
-            raise PayloadError(f"an object of type {name} cannot be sent ({error})") from error
-        self._opaque.add(id(obj))
-        return b"opaque", self.forms(name), ()
+        raise PayloadError(f"an object of type {name} cannot be sent ({error})") from error
 
 
-_Parts = tuple[bytes, list[Form], Iterable[Form]]
+Parts = tuple[bytes, list[Form], Iterable[Form]]
 
 
-def _walk_reduced(walk: _Walk, obj: object, reduced: tuple[Any, ...]) -> _Parts:
+def _walk_reduced(walk: Walk, obj: object, reduced: tuple[Any, ...]) -> Parts:
     function, args, state, items, pairs, setter = (*reduced, None, None, None, None)[:6]
     parts = walk.forms(function, args, state, setter, list(items or ()))
     entries = walk.pairs(pairs or ())
@@ -161,44 +146,44 @@ def _walk_reduced(walk: _Walk, obj: object, reduced: tuple[Any, ...]) -> _Parts:
     return b"object", parts, entries
 
 
-def _walk_sequence(walk: _Walk, obj: Iterable[object]) -> _Parts:
+def _walk_sequence(walk: Walk, obj: Iterable[object]) -> Parts:
     return type(obj).__name__.encode(), walk.forms(*obj), ()
 
 
-def _walk_set(walk: _Walk, obj: Iterable[object]) -> _Parts:
+def _walk_set(walk: Walk, obj: Iterable[object]) -> Parts:
     return type(obj).__name__.encode(), [], walk.forms(*obj)
 
 
-def _walk_dict(walk: _Walk, obj: dict[object, object]) -> _Parts:
+def _walk_dict(walk: Walk, obj: dict[object, object]) -> Parts:
     return b"dict", [], walk.pairs(obj.items())
 
 
-def _walk_code(walk: _Walk, code: types.CodeType) -> _Parts:
+def _walk_code(walk: Walk, code: types.CodeType) -> Parts:
     # Equal bytes mean different things to two minor versions.
     return b"code", walk.forms(sys.version_info[:2], *code_parts(code)), ()
 
 
-def _walk_cell(walk: _Walk, cell: types.CellType) -> _Parts:
+def _walk_cell(walk: Walk, cell: types.CellType) -> Parts:
     try:
         return b"cell", walk.forms(cell.cell_contents), ()
     except ValueError:  # not filled yet
         return b"empty cell", [], ()
 
 
-def _walk_method(walk: _Walk, method: types.MethodType) -> _Parts:
+def _walk_method(walk: Walk, method: types.MethodType) -> Parts:
     return b"method", walk.forms(method.__func__, method.__self__), ()
 
 
-def _walk_descriptor(walk: _Walk, descriptor: Any) -> _Parts:
+def _walk_descriptor(walk: Walk, descriptor: Any) -> Parts:
     return b"descriptor", walk.forms(type(descriptor).__name__, descriptor.__name__), ()
 
 
-def _walk_type_var(walk: _Walk, var: typing.TypeVar) -> _Parts:
+def _walk_type_var(walk: Walk, var: typing.TypeVar) -> Parts:
     variance = (var.__covariant__, var.__contravariant__)
     return b"TypeVar", walk.forms(var.__name__, var.__bound__, var.__constraints__, variance), ()
 
 
-def _walk_module(walk: _Walk, module: types.ModuleType) -> _Parts:
+def _walk_module(walk: Walk, module: types.ModuleType) -> Parts:
     name = module.__name__
     if name in MAIN_MODULES:
         return b"main module", [], ()
@@ -208,29 +193,23 @@ def _walk_module(walk: _Walk, module: types.ModuleType) -> _Parts:
     return b"dynamic module", walk.forms(name), walk.pairs(contents)
 
 
-def _reference(walk: _Walk, obj: object) -> _Parts | None:
+def _reference(walk: Walk, obj: object) -> Parts | None:
     if (reference := reference_of(obj)) is None:
         return None
     return b"reference", walk.forms(*reference, module_source_digest(reference[0])), ()
 
 
-def _walk_function(walk: _Walk, function: types.FunctionType) -> _Parts:
+def _walk_function(walk: Walk, function: types.FunctionType) -> Parts:
     if (reference := _reference(walk, function)) is not None:
         return reference
-    captured = [(name, function.__globals__[name]) for name in _captured_globals(function)]
     parts = walk.forms(
         function.__qualname__, function.__code__, function.__closure__, function.__defaults__,
         function.__kwdefaults__, tuple(function.__annotations__.items()), function.__doc__, vars(function),
     )  # fmt: skip
-    return b"function", parts, walk.pairs(captured)
+    return b"function", parts, walk.pairs(walk.captured_globals(function))
 
 
-def _captured_globals(function: types.FunctionType) -> list[str]:
-    names, known = global_names(function.__code__), function.__globals__
-    return [name for name in names if name in known and name not in _MODULE_NAMES]
-
-
-def _walk_class(walk: _Walk, cls: type) -> _Parts:
+def _walk_class(walk: Walk, cls: type) -> Parts:
     if (reference := _reference(walk, cls)) is not None:
         return reference
     members = tuple((name, member.value) for name, member in _enum_members(cls).items())
@@ -258,7 +237,7 @@ def _ordered(annotations: Any) -> object:
 
 
 _WALKERS = cast(
-    "Mapping[type, Callable[[_Walk, Any], _Parts]]",
+    "Mapping[type, Callable[[Walk, Any], Parts]]",
     {
         tuple: _walk_sequence,
         list: _walk_sequence,

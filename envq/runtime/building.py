@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import count
 
 from envq.runtime.calling import INTERRUPTS, Caller
+from envq.runtime.comparing import Comparing
 from envq.runtime.letting_go import LettingGo
 from envq.runtime.ports import Ports, Quarantined, logger, tell
 from envq.runtime.recipe import Callables, Recipe
@@ -16,11 +17,12 @@ from envq.runtime.value import Value
 class Building:
     """One try at a time; a build whose initializer reads others builds those inside."""
 
-    def __init__(self, table: Table, ports: Ports, caller: Caller, letting_go: LettingGo) -> None:
+    def __init__(self, table: Table, ports: Ports, caller: Caller, letting_go: LettingGo, comparing: Comparing) -> None:
         self._table = table
         self._ports = ports
         self._caller = caller
         self._letting_go = letting_go
+        self._comparing = comparing
         self._serials = count(1)
 
     def build(self, slot: Slot, recipe: Recipe, callables: Callables | None) -> None:
@@ -75,7 +77,11 @@ class Building:
         value.serial = next(self._serials)
         value.stand_on(frame.reads)
         value.provisional = frame.provisional
-        value.fresh = value.last = self.fingerprint(value)
+        try:
+            self._comparing.note_fresh(value)
+        except BaseException:  # an interrupt of the job that reads it
+            self._letting_go.tear_down(value)
+            raise
         return value
 
     def _hold(self, slot: Slot, value: Value, seconds: float) -> None:
@@ -89,12 +95,3 @@ class Building:
         slot.fail(recipe, error, frozenset(frame.missing), self._ports.clock())
         assert slot.failure is not None
         tell(self._ports.listener.build_failed, slot.explain(slot.failure))
-
-    def fingerprint(self, value: Value) -> str | None:
-        """Its content in short; None where that cannot be told, or nobody asked for it."""
-        if self._ports.fingerprint is None:
-            return None
-        try:
-            return self._ports.fingerprint(value.made)
-        except Exception:  # noqa: BLE001 - runs the user's __reduce__ and the like; a diagnosis must not break a build
-            return None

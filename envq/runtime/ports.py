@@ -42,8 +42,8 @@ class Listener:
     def reset_failed(self, name: str, reason: str) -> None:
         """A value could not be put back and is rebuilt (logged already)."""
 
-    def dirty(self, name: str, job: str) -> None:
-        """After this job and its reset the value is not as it was built (logged already)."""
+    def dirty(self, name: str, job: str, function: str) -> None:
+        """After this job and its reset the value is not as it was built (logged already); once for each function."""
 
 
 class Limits(Protocol):
@@ -69,7 +69,7 @@ class Ports:
     limits: Limits
     clock: Callable[[], float]
     run_coroutine: Callable[[Coroutine[Any, Any, Any]], Any]
-    fingerprint: Callable[[object], str | None] | None  # given: resets are compared with the fresh build
+    fingerprint: Callable[[object], str] | None  # given: resets are compared with the fresh build; may raise
     known_names: Callable[[], Iterable[str]] | None
 
 

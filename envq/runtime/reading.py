@@ -104,7 +104,7 @@ class Reading:
     def _other(self, frame: Frame, name: str) -> Value:
         self._refuse_circle([each.name for each in self._table.frames], name)
         slot = self._slot(name)
-        if frame.phase is Phase.TEARDOWN:  # takes what is there, builds nothing that nobody would let go
+        if frame.phase in (Phase.TEARDOWN, Phase.COMPARE):  # takes what is there: nobody would let go of a new one
             if slot.value is None:
                 raise slot.error()
             return slot.value

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from envq.runtime.building import Building
 from envq.runtime.calling import Caller, describe, traceback_text
+from envq.runtime.comparing import Comparing
 from envq.runtime.ports import Ports, TimeLimit, logger, tell
 from envq.runtime.replacing import Replacing
 from envq.runtime.table import Frame, Phase, Table
@@ -17,12 +17,12 @@ from envq.variables import REBUILD
 class Resetting:
     """Between jobs; nothing here raises because of the user's code."""
 
-    def __init__(self, table: Table, ports: Ports, caller: Caller, building: Building, replacing: Replacing) -> None:
+    def __init__(self, table: Table, ports: Ports, caller: Caller, replacing: Replacing, comparing: Comparing) -> None:
         self._table = table
         self._ports = ports
         self._caller = caller
-        self._building = building
         self._replacing = replacing
+        self._comparing = comparing
 
     def clean_used(self) -> None:
         """Reset everything that is used, what others are built on first."""
@@ -80,19 +80,9 @@ class Resetting:
         self._table.used.pop(value, None)
         if became_another:
             self._replacing.rebuild_what_stands_on(value)
-        if self._ports.fingerprint is not None:
-            self._compare(value)
+        self._comparing.look(value)
 
     def _give_up(self, value: Value, reason: str) -> None:
         logger.warning("environment variable %r is rebuilt after a job: %s", value.name, reason)
         tell(self._ports.listener.reset_failed, value.name, reason)
         self._replacing.rebuild([value])
-
-    def _compare(self, value: Value) -> None:
-        """Blame a job for what it has changed, not those after it that leave the value alone."""
-        now = self._building.fingerprint(value)
-        if now is not None and value.fresh is not None and now not in (value.fresh, value.last):
-            job = self._table.job
-            logger.warning("environment variable %r is not as it was built, after job %s", value.name, job)
-            tell(self._ports.listener.dirty, value.name, job)
-        value.last = now

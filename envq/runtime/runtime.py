@@ -27,6 +27,7 @@ from typing import Any
 
 from envq.runtime.building import Building
 from envq.runtime.calling import Caller
+from envq.runtime.comparing import Comparing
 from envq.runtime.letting_go import LettingGo
 from envq.runtime.ports import Limits, Listener, Ports
 from envq.runtime.reading import Reading
@@ -44,7 +45,7 @@ class Runtime:
     Args:
         run_coroutine: runs a coroutine of the user's code to its end, on a loop that lasts.
         cache: a namespace in which names that a job has read are found without asking here.
-        fingerprint: tells content; given, every reset is compared with the fresh build (``Listener.dirty``).
+        fingerprint: tells content, or raises; given, every reset is compared with the fresh build (``Listener.dirty``).
         known_names: names that are declared anywhere, for the message about one that is not known here.
     """
 
@@ -56,7 +57,7 @@ class Runtime:
         limits: Limits,
         clock: Callable[[], float] = time.monotonic,
         cache: dict[str, object] | None = None,
-        fingerprint: Callable[[object], str | None] | None = None,
+        fingerprint: Callable[[object], str] | None = None,
         known_names: Callable[[], Iterable[str]] | None = None,
     ) -> None:
         ports = Ports(listener, limits, clock, run_coroutine, fingerprint, known_names)
@@ -64,9 +65,10 @@ class Runtime:
         self._clock = clock
         self._table = table = Table({} if cache is None else cache)
         self._letting_go = LettingGo(table, ports, caller)
-        building = Building(table, ports, caller, self._letting_go)
+        comparing = Comparing(table, ports)
+        building = Building(table, ports, caller, self._letting_go, comparing)
         self._replacing = Replacing(table, ports, building, self._letting_go)
-        self._resetting = Resetting(table, ports, caller, building, self._replacing)
+        self._resetting = Resetting(table, ports, caller, self._replacing, comparing)
         self._reading = Reading(table, ports, caller, self._replacing, self._resetting)
 
     def would_build(self, recipes: Mapping[str, Recipe]) -> bool:
@@ -78,7 +80,7 @@ class Runtime:
         self._table.hide_cache()
         self._replacing.adopt(recipes)
 
-    def begin_job(self, job_id: str) -> None:
+    def begin_job(self, job_id: str, function: str = "") -> None:
         """Entry check: what an earlier job used and is not reset is reset now. Opens the job's reads."""
         table = self._table
         if table.frames or table.serving:  # an interrupt that came between two statements left them
@@ -86,7 +88,7 @@ class Runtime:
             table.serving = False
         if table.used:
             self._resetting.clean_used()
-        table.job = job_id
+        table.job, table.function = job_id, function
         table.open = True
 
     def read(self, name: str) -> object:
@@ -103,7 +105,7 @@ class Runtime:
             value = self._reading.read(name)
         elif not table.used.get(value):
             table.hand_out(value)
-        if table.open and not table.frames:
+        if table.open and not table.frames and table.cache_reads:
             table.cached.append(name)
             table.cache[name] = value.made
         return value.made
@@ -118,6 +120,15 @@ class Runtime:
         """Before ``end_job``: rebuild what was used, for something may still hold on to it."""
         for value in self._table.used:
             value.distrust = reason
+
+    @property
+    def cache_reads(self) -> bool:
+        """Whether what a job has read is put into the cache; else every read comes through ``read``."""
+        return self._table.cache_reads
+
+    @cache_reads.setter
+    def cache_reads(self, value: bool) -> None:
+        self._table.cache_reads = value
 
     @property
     def is_used(self) -> bool:

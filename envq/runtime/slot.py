@@ -29,7 +29,7 @@ class Slot:
         self.tried = False  # "lazy" postpones the first try only
         self.build_seconds = 0.0
         self.reset_seconds = math.inf  # what the last reset took; not known before
-        self.builds = self.resets = self.uses = 0
+        self.builds = self.resets = self.uses = self.dirty = 0
 
     def want(self, recipe: Recipe) -> bool:
         """Take a declaration; True if it asks for a build that the one before did not."""
@@ -117,6 +117,7 @@ class Slot:
             builds=self.builds,
             resets=self.resets,
             uses=self.uses,
+            dirty=self.dirty,
         )
 
     @property

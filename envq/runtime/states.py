@@ -31,6 +31,7 @@ class ValueState:
     builds: int = 0
     resets: int = 0
     uses: int = 0  # jobs that used it, also through what was built on it
+    dirty: int = 0  # jobs after which its reset left it other than it was built
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ class Phase(Enum):
     RESET = "reset"
     CHECK = "check"
     TEARDOWN = "teardown"
+    COMPARE = "compare"  # pickling, of the value's parts
 
 
 class Table:
@@ -29,9 +30,11 @@ class Table:
         self.frames: list[Frame] = []
         self.serving = False  # a read from outside is being answered, so that interrupts are its caller's
         self.job = ""  # the last one that began
+        self.function = ""  # of that job; "" where nobody said
         self.open = False  # it has not ended
         self.cache = cache
         self.cached: list[str] = []  # names put there
+        self.cache_reads = True
 
     def living(self) -> Iterator[Value]:
         """Every value that has not been let go."""

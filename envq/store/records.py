@@ -70,6 +70,7 @@ class VariableState(_Json):
     builds: int = 0
     resets: int = 0
     uses: int = 0
+    dirty: int = 0  # jobs after which it was not as it was built (--check-resets)
     rss_mib: float = 0.0  # of the executor right after the build
 
 

@@ -36,6 +36,22 @@ def test_a_job_knows_itself_and_keeps_its_meta(driver: Client) -> None:
     assert rq.job.Job.fetch(job.id, driver.connection).meta["progress"] == 0.5
 
 
+@pytest.mark.parametrize("job_id", ["short", "long-" * 200])
+def test_what_a_job_starts_knows_the_job_whatever_the_one_before_did(driver: Client, job_id: str) -> None:
+    def take_away() -> None:
+        import os
+
+        del os.environ["RQ_JOB_ID"]
+
+    def told() -> str:
+        import subprocess
+
+        return subprocess.run(["printenv", "RQ_JOB_ID"], capture_output=True, text=True, check=True).stdout.strip()
+
+    envq.get(envq.task(take_away).enqueue(), timeout=10)
+    assert envq.get(envq.task(told).options(job_id=job_id).enqueue(), timeout=10) == job_id
+
+
 def test_meta_saved_while_the_job_runs_is_seen_from_outside(driver: Client) -> None:
     def waits() -> None:
         from rq import get_current_job

@@ -12,7 +12,6 @@ import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
@@ -22,7 +21,7 @@ import pytest
 from support.pythons import find_pythons
 
 import envq.code.digest
-from envq.code.digest import code_digest, fingerprint
+from envq.code.digest import code_digest
 from envq.code.pickling import dump
 from envq.code.shipping import travels_by_value
 from envq.errors import PayloadError
@@ -384,34 +383,3 @@ def test_digest_of_an_ordinary_function_takes_less_than_a_millisecond() -> None:
     for _ in range(20):
         code_digest(work)
     assert (time.perf_counter() - began) / 20 < 0.001
-
-
-@dataclass
-class Model:
-    weights: list[float] = field(default_factory=lambda: [1.0, 2.0])
-    lock: Any = field(default_factory=threading.Lock)
-
-
-def test_fingerprint_sees_a_changed_value_beside_parts_it_cannot_read() -> None:
-    model = Model()
-    before = fingerprint(model)
-    assert before is not None
-    assert fingerprint(Model()) == before
-    model.weights[0] = 9.0
-    assert fingerprint(model) != before
-
-
-def test_there_is_no_fingerprint_of_what_has_no_content_to_read() -> None:
-    assert fingerprint(threading.Lock()) is None
-
-
-def test_a_value_whose_own_code_raises_has_no_fingerprint() -> None:
-    class Broken:
-        @property
-        def __dict__(self) -> Any:  # type: ignore[override]
-            raise ValueError
-
-        def __reduce_ex__(self, protocol: object) -> Any:
-            raise ValueError
-
-    assert fingerprint(Broken()) is None

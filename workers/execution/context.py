@@ -19,7 +19,7 @@ from envq.workers.execution.event_loop import EventLoop
 from envq.workers.execution.kind import goes_through_rq, is_ordinary, kind_of
 from envq.workers.execution.rq_path import RqPath
 from envq.workers.execution.storing import Storing
-from envq.workers.execution.threads import VariableThreads
+from envq.workers.execution.threads import Threads
 from envq.workers.execution.worker_job import WorkerJob
 from envq.workers.slot import Slot
 
@@ -35,7 +35,7 @@ class Services:
     batch: Batch
     deadlines: Deadlines
     loop: EventLoop
-    threads: VariableThreads
+    threads: Threads
     slot: Slot
     through_rq: bool  # every job is stored by RQ's own code
 

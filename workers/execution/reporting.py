@@ -19,7 +19,7 @@ from envq.store.records import EventKind, ExecutorInfo, MemoryState, VariableSta
 from envq.workers.execution.deadline import Deadlines, Work
 from envq.workers.execution.memory import Memory, resident_mib
 from envq.workers.execution.quarantine import Quarantine
-from envq.workers.execution.threads import VariableThreads
+from envq.workers.execution.threads import Threads
 from envq.workers.slot import Phase, build_detail
 
 log = logging.getLogger("envq.env")
@@ -105,9 +105,9 @@ class Reporter(Listener):
         """A value was rebuilt because it could not be put back."""
         self._emit(EventKind.VARIABLE_REBUILT, name, 0, detail=reason.strip().rpartition("\n")[2])
 
-    def dirty(self, name: str, job: str) -> None:
+    def dirty(self, name: str, job: str, function: str) -> None:
         """A reset left something behind (--check-resets)."""
-        self._emit(EventKind.VARIABLE_DIRTY, name, 0, job_id=job)
+        self._emit(EventKind.VARIABLE_DIRTY, name, 0, job_id=job, func=function)
 
     # -- the executor's own state -------------------------------------------------------------------------
 
@@ -145,6 +145,7 @@ class Reporter(Listener):
             builds=value.builds,
             resets=value.resets,
             uses=value.uses,
+            dirty=value.dirty,
             rss_mib=self._rss.get(value.name, 0.0),
         )
 
@@ -162,7 +163,7 @@ class Reporter(Listener):
 class RuntimeLimits:
     """The runtime's limits on this executor's clock."""
 
-    def __init__(self, deadlines: Deadlines, reporter: Reporter, threads: VariableThreads, memory: Memory) -> None:
+    def __init__(self, deadlines: Deadlines, reporter: Reporter, threads: Threads, memory: Memory) -> None:
         self._deadlines = deadlines
         self._reporter = reporter
         self._threads = threads

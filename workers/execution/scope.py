@@ -11,6 +11,7 @@ from envq.errors import EnvironmentVariableError, InvalidDeclaration, PayloadErr
 from envq.runtime import Runtime
 from envq.store.records import Declaration
 from envq.variables import EnvironmentVariable
+from envq.workers.execution.threads import Threads
 
 log = logging.getLogger("envq.env")
 
@@ -23,16 +24,28 @@ class ExecutorScope:
         runtime: Runtime,
         declared: Callable[[], Mapping[str, Declaration]],
         note_read: Callable[[str], object],
+        threads: Threads,
     ) -> None:
         """``note_read`` is told of the first read of each variable in a job, before it."""
         self._runtime = runtime
         self._note_read = note_read
+        self._threads = threads
         self._declared = declared
         self._warned: set[tuple[str, str]] = set()
         self._lock = threading.RLock()
 
     def read(self, name: str) -> object:
-        """The value, clean, marked as used; built once, however many of a job's threads ask for it."""
+        """
+        The value, clean, marked as used; built once, however many of a job's threads ask for it.
+
+        Raises EnvironmentVariableError in a thread whose job has ended: the value is another job's.
+        """
+        if self._threads.left and (thread := threading.current_thread()) in self._threads.left:
+            raise EnvironmentVariableError(
+                f"envq.env.{name} is read by the thread {thread.name!r}, whose job has ended; "
+                "a job must wait for its threads",
+                name,
+            )
         with self._lock:
             self._note_read(name)
             return self._runtime.read(name)

@@ -12,7 +12,7 @@ QUICK_S: Final = 0.001  # a reset that takes no longer may come before the resul
 def environment_reset(context: JobContext, call_next: CallNext) -> Any:
     """Outermost. What takes long is reset once the results are stored, so that no caller waits for it."""
     runtime, batch = context.services.runtime, context.services.batch
-    runtime.begin_job(context.job_id)
+    runtime.begin_job(context.job_id, context.title)
     try:
         return call_next(context)
     finally:

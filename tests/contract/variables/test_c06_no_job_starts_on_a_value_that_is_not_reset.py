@@ -11,6 +11,7 @@ from support.deployment import Deployment
 from support.diary import Diary
 from support.gate import Gate
 from support.jobs import enqueue, run, run_all
+from support.waiting import eventually
 
 import envq
 from envq.driver.client import Client
@@ -160,6 +161,28 @@ def test_a_task_left_on_the_event_loop_is_cancelled_first(numbers: None, diary: 
     assert diary.entries == ["cancelled"]
 
 
+def test_a_callback_left_on_the_event_loop_is_not_called_in_a_later_job(client: Client, declare: Declare) -> None:
+    declare("called", list, lambda values: values.clear() or values)
+
+    async def leave() -> None:
+        import asyncio
+
+        called = env.called
+        asyncio.get_running_loop().call_later(0.05, called.append, "late")
+        asyncio.get_running_loop().call_later(0.05, lambda: env.called.append("later"))
+        asyncio.get_running_loop().call_soon(asyncio.get_running_loop().call_soon, called.append, "soon")
+
+    async def look() -> list[str]:
+        import asyncio
+
+        before = list(env.called)
+        await asyncio.sleep(0.2)
+        return before + list(env.called)
+
+    run(leave)
+    assert run(look) == []
+
+
 @pytest.mark.parametrize("how", ["thread", "asyncio.to_thread"])
 def test_a_thread_left_behind_forces_a_rebuild(
     client: Client, declare: Declare, diary: Diary, gate: Gate, how: str
@@ -202,6 +225,57 @@ def test_a_thread_left_behind_forces_a_rebuild(
     gate.open()
     diary.wait_for("built", "built", "mutated")
     assert run(lambda: env.held) == []
+
+
+@pytest.mark.parametrize("how", ["thread", "asyncio.to_thread"])
+def test_a_thread_left_behind_gets_no_value_of_a_later_job(
+    client: Client, declare: Declare, diary: Diary, gate: Gate, how: str
+) -> None:
+    write, wait, later = diary.write, gate.wait, Gate(client.settings.url)
+    wait_later = later.wait
+
+    declare("touched", list, lambda values: values)
+
+    def touch_later() -> None:
+        wait()
+        try:
+            env.touched.append("late")
+        except Exception as error:  # noqa: BLE001 - whatever it is
+            write(f"{type(error).__name__}: {error}")
+        else:
+            write("touched")
+
+    def leave_a_thread() -> None:
+        import threading
+
+        threading.Thread(target=touch_later, daemon=True).start()
+
+    async def leave_a_call() -> None:
+        import asyncio
+
+        leave_a_call.task = asyncio.ensure_future(asyncio.to_thread(touch_later))  # type: ignore[attr-defined]
+        await asyncio.sleep(0)
+
+    def use_meanwhile() -> list[str]:
+        import threading
+
+        env.touched.append("mine")
+        reader = threading.Thread(target=lambda: env.touched.append("my thread's"))
+        reader.start()
+        reader.join()
+        write("reads")
+        wait_later()
+        return list(env.touched)
+
+    run(leave_a_thread if how == "thread" else leave_a_call)
+    used = enqueue(use_meanwhile)
+    diary.wait_for("reads")
+    gate.open()
+    eventually(lambda: len(diary.entries) == 2)
+    assert "EnvironmentVariableError" in diary.entries[1]
+    assert "whose job has ended" in diary.entries[1]
+    later.open()
+    assert envq.get(used, timeout=30) == ["mine", "my thread's"]
 
 
 def test_the_caller_does_not_wait_for_the_reset_but_the_next_job_does(

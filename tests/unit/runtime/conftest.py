@@ -43,8 +43,8 @@ class Recorder(Listener):
     def reset_failed(self, name: str, reason: str) -> None:
         self.calls.append(("reset failed", name, reason))
 
-    def dirty(self, name: str, job: str) -> None:
-        self.calls.append(("dirty", name, job))
+    def dirty(self, name: str, job: str, function: str) -> None:
+        self.calls.append(("dirty", name, job, function))
 
     def only(self, kind: str) -> list[tuple[str, ...]]:
         return [call[1:] for call in self.calls if call[0] == kind]
@@ -132,9 +132,9 @@ class World:
         self.runtime.adopt(self.recipes)
 
     @contextmanager
-    def job(self, job_id: str = "job") -> Iterator[Env]:
+    def job(self, job_id: str = "job", function: str = "") -> Iterator[Env]:
         """A job around the block; however the block ends, the job ends."""
-        self.runtime.begin_job(job_id)
+        self.runtime.begin_job(job_id, function)
         try:
             yield self.env
         finally:
