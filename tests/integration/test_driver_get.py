@@ -43,14 +43,18 @@ def work(x: int = 0) -> int:
 
 def finish(job: envq.Job[Any], value: object) -> None:
     """As a worker stores a result."""
-    job.set_status(rq.job.JobStatus.FINISHED)
-    Result.create(job, Result.Type.SUCCESSFUL, ttl=500, return_value=value)
+    with job.connection.pipeline() as pipeline:
+        job.set_status(rq.job.JobStatus.FINISHED, pipeline=pipeline)
+        Result.create(job, Result.Type.SUCCESSFUL, ttl=500, return_value=value, pipeline=pipeline)
+        pipeline.execute()
 
 
 def fail(job: envq.Job[Any], traceback: str, status: rq.job.JobStatus = rq.job.JobStatus.FAILED) -> None:
     """As a worker stores a failure."""
-    job.set_status(status)
-    Result.create_failure(job, ttl=500, exc_string=traceback)
+    with job.connection.pipeline() as pipeline:
+        job.set_status(status, pipeline=pipeline)
+        Result.create_failure(job, ttl=500, exc_string=traceback, pipeline=pipeline)
+        pipeline.execute()
 
 
 class Waiting:
