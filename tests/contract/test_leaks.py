@@ -25,7 +25,8 @@ WARM_UP = 1_000
 A_ROUND = 500
 WAIT_S = 60.0
 # A Python object that stays for each job is a block a job, a value that the C library keeps is 96 bytes.
-BLOCKS_A_JOB = 0.5
+# Something that is imported late, once, is up to 0.7 blocks a job.
+BLOCKS_A_JOB = 0.95
 BYTES_A_JOB = 24
 
 
@@ -227,7 +228,7 @@ def test_200_executors_later_the_supervisor_and_redis_hold_the_same(client: Clie
         while len(pids) < wanted:
             pids.update(envq.get(envq.task(pid).starmap([()] * 10), timeout=WAIT_S))
 
-    def settled() -> tuple[Open, int]:
+    def settled() -> tuple[Open, set[bytes]]:
         def alone() -> None:
             assert len(one.executors()) == 1
             assert len(client.executors.all()) == 1
@@ -236,15 +237,20 @@ def test_200_executors_later_the_supervisor_and_redis_hold_the_same(client: Clie
         eventually(alone)
         records = list(client.connection.scan_iter("rq:worker:*", count=1000))
         # RQ shows a worker that has gone for a minute.
-        lasting = [key for key in others(client) if not key.startswith(b"rq:worker:")]
+        [name] = one.executors()
+        lasting = {key.replace(name.encode(), b"*") for key in others(client) if client.connection.ttl(key) == -1}
         assert all(0 <= client.connection.ttl(key) <= 60 for key in records if not named(key, one))
-        return opened(one.pid), len(lasting)
+        return opened(one.pid), lasting
 
     pids: set[int] = set()
     run_until(20)
     before = settled()
     run_until(200)
-    assert settled() == before
+
+    def as_before() -> None:
+        assert settled() == before
+
+    eventually(as_before)
 
 
 def named(key: bytes, one: WorkerProcess) -> bool:
