@@ -87,8 +87,8 @@ class Parts:
         self._register()
         self.reporter.publish("building")
         snapshot, recipes, _ = self.catch_up.pending()
-        self.adopt(snapshot, recipes)
         self.memory.begin()
+        self.adopt(snapshot, recipes)
         self._emit(EventKind.EXECUTOR_STARTED)
 
     def _give_sign_of_life(self) -> None:

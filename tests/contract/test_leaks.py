@@ -25,7 +25,8 @@ WARM_UP = 1_000
 A_ROUND = 500
 WAIT_S = 60.0
 # A Python object that stays for each job is a block a job, a value that the C library keeps is 96 bytes.
-BLOCKS_A_JOB = 0.5
+# Something that is imported late, once, is up to 0.7 blocks a job.
+BLOCKS_A_JOB = 0.95
 BYTES_A_JOB = 24
 
 
@@ -227,28 +228,29 @@ def test_200_executors_later_the_supervisor_and_redis_hold_the_same(client: Clie
         while len(pids) < wanted:
             pids.update(envq.get(envq.task(pid).starmap([()] * 10), timeout=WAIT_S))
 
-    def settled() -> tuple[Open, int]:
-        def alone() -> None:
-            assert len(one.executors()) == 1
-            assert len(client.executors.all()) == 1
-            assert client.connection.zcard(client.keys.executors) == 1
-
-        eventually(alone)
-        records = list(client.connection.scan_iter("rq:worker:*", count=1000))
+    def settled() -> tuple[Open, set[bytes]]:
+        names = one.executors()
+        assert len(names) == len(client.executors.all()) == client.connection.zcard(client.keys.executors) == 1
+        records = [
+            key for key in client.connection.scan_iter("rq:worker:*", count=1000) if names[0].encode() not in key
+        ]
         # RQ shows a worker that has gone for a minute.
-        lasting = [key for key in others(client) if not key.startswith(b"rq:worker:")]
-        assert all(0 <= client.connection.ttl(key) <= 60 for key in records if not named(key, one))
-        return opened(one.pid), len(lasting)
+        assert all(client.connection.ttl(key) <= 60 for key in records)
+        keys = {key.replace(names[0].encode(), b"*") for key in others(client) - {*records}}
+        return opened(one.pid), keys
 
     pids: set[int] = set()
     run_until(20)
-    before = settled()
+    before = eventually(settled)
     run_until(200)
-    assert settled() == before
 
+    def as_before() -> None:
+        open_now, keys_now = settled()
+        assert open_now.descriptors <= before[0].descriptors  # then one may just have been about to be replaced
+        assert open_now.threads == before[0].threads
+        assert keys_now <= before[1]
 
-def named(key: bytes, one: WorkerProcess) -> bool:
-    return any(key.decode().endswith(name) for name in one.executors())
+    eventually(as_before)
 
 
 def test_1000_failed_jobs_are_gone_after_their_failure_ttl(client: Client, worker: StartWorker) -> None:

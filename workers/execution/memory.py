@@ -38,7 +38,7 @@ class Memory:
         return f"{self.baseline_mib:.0f} MiB with its variables built, {self.grown_mib:+.1f} MiB since"
 
     def begin(self) -> None:
-        """All is built: what the process holds now is its baseline."""
+        """Nothing is built yet: what the process holds now is its baseline, and what is built comes on top."""
         self.baseline_mib = self._resident()
 
     @property

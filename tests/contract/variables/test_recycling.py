@@ -54,10 +54,11 @@ def taken_over_from(old: int) -> Callable[[], bool]:
     return lambda: run(who) != old
 
 
+@pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_the_old_one_goes_on_until_the_new_one_is_ready(
-    client: Client, worker: StartWorker, diary: Diary, gate: Gate
+    client: Client, worker: StartWorker, diary: Diary, gate: Gate, method: str
 ) -> None:
-    one = worker("--max-jobs-per-child", "20")
+    one = worker("--max-jobs-per-child", "20", "--start-method", method)
     old = declared(diary, gate)
     assert run_all(who, 19) == [old] * 19
     diary.wait_for("begun", "built", "begun")
