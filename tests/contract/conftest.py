@@ -23,7 +23,7 @@ def client(redis_url: str) -> Iterator[Client]:
     client_module.swap_default(before)
 
 
-PATHS = {"batches": (), "through-rq": ("--through-rq",)}
+PATHS = {"batches": (), "through-rq": ("--through-rq",), "isolated": ("--isolate",)}
 SIGNED = ("test_jobs_run", "test_jobs_get", "test_jobs_travel", "test_jobs_crash")
 
 
