@@ -106,7 +106,8 @@ class Slot(SharedMemory):
         """In a copy of the executor: write into the memory of another slot from now on, which somebody reads."""
         self._look_at(other._bytes)
         self._there = [[("", ""), ("", "")] for _ in range(2)]
-        self._written = 0
+        self._bits = {}
+        self._written, self._read_by = 0, -1
         self.write(*self._now)
 
     def clear(self) -> None:

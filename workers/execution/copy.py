@@ -28,10 +28,12 @@ _CHUNK: Final = 1 << 20
 class Ended:
     """A copy that is gone; ``message`` is None where it died before it could tell how its job ended."""
 
+    pid: int
     message: bytes | None
     exit_code: int  # -N: signal N killed it
     peak_mib: int
     overdue: bool  # it was killed because it did not keep to a limit of its own
+    read: tuple[str, ...] = ()  # variables its job had read
 
 
 class Copy:
@@ -118,7 +120,10 @@ class Copy:
             if descriptor >= 0:
                 os.close(descriptor)
         message = bytes(self._received[_LENGTH.size :]) if told else None
-        return Ended(message, os.waitstatus_to_exitcode(status), _mib(used.ru_maxrss), overdue and not told)
+        read = self._watched.variables_read(self._watched.read())
+        return Ended(
+            self.pid, message, os.waitstatus_to_exitcode(status), _mib(used.ru_maxrss), overdue and not told, read
+        )
 
 
 def _run(work: Callable[[], bytes], writing: int, parent: int) -> None:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Self
-
 
 class RaisedInCopy(Exception):
     """Stands for an exception that stayed where it was raised; ``formatted`` is its traceback."""
 
     formatted = ""
 
-    @classmethod
-    def named(cls, name: str, text: str, formatted: str) -> Self:
-        """One that is shown as that exception would be."""
-        error = type(name, (cls,), {})(text)
-        error.formatted = formatted
-        return error
+
+def raised_in_copy(name: str, text: str, formatted: str) -> RaisedInCopy:
+    """One that is shown as that exception would be."""
+    error: RaisedInCopy = type(name, (RaisedInCopy,), {})(text)
+    error.formatted = formatted
+    return error

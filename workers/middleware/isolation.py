@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import multiprocessing
 import pickle
 import signal
@@ -17,14 +16,12 @@ from envq.store.scripts import Why
 from envq.workers.execution.context import CallNext, JobContext
 from envq.workers.execution.copy import Copy, Ended
 from envq.workers.execution.deadline import Work
-from envq.workers.execution.raised import RaisedInCopy
+from envq.workers.execution.raised import raised_in_copy
 from envq.workers.exits import describe_exit
 from envq.workers.middleware.store_result import Conclusion, begin_storing, conclude, store
 from envq.workers.slot import Phase, Slot
 
 STOP_SHARE: Final = 0.8  # of the grace: before the supervisor would kill the executor as well
-
-log = logging.getLogger("envq.job")
 
 
 class Isolation:
@@ -64,7 +61,7 @@ class Isolation:
         except JobStopRequested as error:
             context.error = error
             if copy is None:
-                return Ended(None, 0, 0, overdue=False)
+                return Ended(0, None, 0, 0, overdue=False)
             copy.ask_to_stop(context.job_id)
             return copy.wait(self._grace_s * STOP_SHARE)
 
@@ -101,7 +98,7 @@ def _take_over(context: JobContext, message: bytes) -> None:
     if said["changed"]:
         context.job.take_changes(said["changed"])
     if "error" in said:
-        error = RaisedInCopy.named(*said["error"])
+        error = raised_in_copy(*said["error"])
         context.error = JobStopRequested(str(error)) if said["stopped"] else error
         begin_storing(context)
         store(context, Conclusion(None, b"", False, (type(error), error, None)))
@@ -125,8 +122,9 @@ def _release(context: JobContext, ended: Ended) -> None:
         "timeout": ": it did not end within its limit and the grace",
         "crash": "",
     }[why]
-    detail = f"the process of job {context.job_id} {how} while it ran{because} (peak memory {ended.peak_mib} MiB)"
-    log.warning("%s", detail)
+    used = f" with {', '.join(ended.read)} in use" if ended.read else ""
+    memory = f" (peak memory {ended.peak_mib} MiB)"
+    detail = f"the process {ended.pid} of job {context.job_id} {how} while it ran{used}{because}{memory}"
     context.error = WorkerLost(detail)
     context.status = context.services.storing.give_back(context.job_id, why, detail)
     context.services.slot.end_job()
