@@ -32,6 +32,7 @@ def worker(
     middleware: flags.Middleware = None,
     check_resets: flags.CheckResets = False,
     through_rq: flags.ThroughRq = False,
+    isolate: flags.Isolate = False,
     build_failure: flags.OnBuildFailure = flags.BuildFailure.KEEP,
     log_level: flags.Level = LogLevel.INFO,
     verbose: flags.Verbose = False,

@@ -31,6 +31,7 @@ def worker_config(context: Any) -> WorkerConfig:
         build_failure=cast(Literal["keep", "exit"], str(flags["build_failure"])),
         check_resets=flags["check_resets"],
         through_rq=flags["through_rq"],
+        isolate=flags["isolate"],
         label_output=flags["label_output"],
         middleware=tuple(flags["middleware"] or ()),
         import_paths=import_paths(flags["path"]),

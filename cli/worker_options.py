@@ -23,6 +23,7 @@ class StartMethod(StrEnum):
 
     FORK = "fork"
     SPAWN = "spawn"
+    FORKSERVER = "forkserver"
 
 
 Queues = Annotated[
@@ -114,6 +115,13 @@ ThroughRq = Annotated[
     flag(
         "--through-rq/--no-through-rq",
         "Store every job by itself through RQ's own code: slower, for comparing.",
+    ),
+]
+Isolate = Annotated[
+    bool,
+    flag(
+        "--isolate/--no-isolate",
+        "Run each job in a fork of its executor: it sees the variables as they are, and changes them for itself.",
     ),
 ]
 CheckResets = Annotated[

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import shlex
 import subprocess
 import sys
 import textwrap
@@ -15,7 +16,7 @@ import pytest
 import redis
 from support.processes import Process, clean_environment
 from support.servers import BINARIES, DATABASES, Server, binary_version
-from support.workers import WorkerProcess
+from support.workers import EVERY_WORKER, WorkerProcess
 
 DATABASE_NUMBERS = itertools.cycle(range(DATABASES))
 
@@ -33,10 +34,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=os.environ.get("ENVQ_TEST_SERVER", "valkey"),
         help="the server to test against (default: valkey, or ENVQ_TEST_SERVER)",
     )
+    parser.addoption(
+        "--worker",
+        default="",
+        help='options for every worker of the tests, as in --worker="--isolate" (default: none)',
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """A server that is not installed is left out aloud; in CI, where all are promised, it is a failure."""
+    EVERY_WORKER[:] = shlex.split(config.getoption("--worker"))
     name = config.getoption("--server")
     if BINARIES[name]() is None:
         pytest.exit(f"{name}: this server is not installed here, left out", returncode=1 if "CI" in os.environ else 0)

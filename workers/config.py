@@ -16,7 +16,7 @@ EXIT_BUILD_FAILED: Final = 5
 EXIT_RECYCLE: Final = 75  # an executor asks to be replaced by a fresh one
 EXIT_UNFIT: Final = 76  # an executor that was to follow another could not build what that one holds
 
-StartMethod = Literal["fork", "spawn"]
+StartMethod = Literal["fork", "spawn", "forkserver"]
 # macOS frameworks do not survive a fork; elsewhere a fork shares the imported libraries' memory.
 DEFAULT_START_METHOD: Final[StartMethod] = "spawn" if platform.system() == "Darwin" else "fork"
 
@@ -41,6 +41,7 @@ class WorkerConfig:
     build_failure: Literal["keep", "exit"] = "keep"
     check_resets: bool = False
     through_rq: bool = False  # no batches: each job by itself, stored by RQ's own code
+    isolate: bool = False  # each job in a forked copy of its executor
     label_output: bool = False  # user prints as whole lines that name executor and job
     middleware: tuple[str, ...] = ()  # "module:name" each, outermost first
     import_paths: tuple[str, ...] = ()

@@ -59,7 +59,7 @@ class Executor:
         self._maintained_at = -math.inf
         self._pause_s = FIRST_PAUSE_S  # after an error of Redis; longer after each in a row
         self._jobs = 0
-        self._pace = Pace(most=1 if config.worker.through_rq else BATCH)
+        self._pace = Pace(most=1 if config.worker.through_rq or config.worker.isolate else BATCH)
         self._told_at = -math.inf
 
     def run(self) -> int:

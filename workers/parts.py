@@ -198,7 +198,8 @@ def assemble(config: ExecutorConfig, slot: Slot, ledger: Ledger, deadlines: Dead
     memory = Memory()
     reporter = Reporter(connection, keys, info, memory)
     code = CodeStore(connection, keys, wait_s=WORKER_WAIT_S)
-    catch_up = CatchUp(DeclarationStore(connection, keys, wait_s=WORKER_WAIT_S), lambda: runtime, worker.queues)
+    declared = DeclarationStore(connection, keys, wait_s=WORKER_WAIT_S)
+    catch_up = CatchUp(declared, lambda: runtime, worker.queues, isolate=worker.isolate)
     runtime = Runtime(
         listener=reporter,
         limits=RuntimeLimits(deadlines, reporter, threads, memory),
@@ -222,7 +223,8 @@ def assemble(config: ExecutorConfig, slot: Slot, ledger: Ledger, deadlines: Dead
     services = Services(
         config.name, runtime, rq_path, storing, batch, deadlines, loop, threads, slot, worker.through_rq
     )
-    layers = [*middleware.OUTER, *middleware.of_user(worker.middleware), *middleware.INNER]
+    users = middleware.of_user(worker.middleware)
+    layers = middleware.all_of(users, isolate=worker.isolate, grace_s=worker.kill_grace_s)
     return Parts(
         connection=connection,
         keys=keys,

@@ -102,6 +102,18 @@ class Slot(SharedMemory):
         self._bits: dict[str, int] = {}
         self._read_by, self._read = -1, 0
 
+    def move_to(self, other: Slot) -> None:
+        """In a copy of the executor: write into the memory of another slot from now on, which somebody reads."""
+        self._look_at(other._bytes)
+        self._there = [[("", ""), ("", "")] for _ in range(2)]
+        self._bits = {}
+        self._written, self._read_by = 0, -1
+        self.write(*self._now)
+
+    def clear(self) -> None:
+        """Nothing is done, and nothing is asked."""
+        self._bytes[:] = bytes(len(self._bytes))
+
     def write(self, phase: Phase, subject: str = "", detail: str = "", deadline: float = 0.0) -> None:
         """Say what happens from now on (executor only). A job is begun once its execution is named."""
         memory = self._bytes

@@ -16,7 +16,7 @@ from envq.errors import ConfigurationError, ServerUnavailable
 from envq.store import sentinel
 from envq.store.driver_client import DriverClient, DriverPool
 from envq.store.patience import Patience
-from envq.store.replies import NotPrimary, Parser
+from envq.store.replies import PROTOCOL, NotPrimary, Parser
 from envq.store.trouble import REDIS_ERRORS, explain, is_about_the_data, safe_url
 
 CONNECT_TIMEOUT_S: Final = 5.0
@@ -74,7 +74,11 @@ def _client(
     url: str, pool_class: type[redis.ConnectionPool], options: dict[str, Any], client_class: type[ClientType]
 ) -> ClientType:
     check_url(url)
-    common = {"socket_connect_timeout": CONNECT_TIMEOUT_S, "health_check_interval": 30, "parser_class": Parser}
+    common = {
+        "socket_connect_timeout": CONNECT_TIMEOUT_S,
+        "health_check_interval": 30,
+        "parser_class": Parser,
+    } | PROTOCOL
     if not url.startswith("unix"):
         common["socket_keepalive"] = True
     try:

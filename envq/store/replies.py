@@ -12,6 +12,10 @@ from redis.connection import DefaultParser
 _IN_A_SCRIPT: Final = re.compile(r"^(?:ERR )?Error running script .*?: -([A-Z]+ .*)$", re.DOTALL)
 
 
+# Without hiredis, redis-py would take another parser than its default one for the newer protocol.
+PROTOCOL: Final[dict[str, int]] = {} if "Hiredis" in DefaultParser.__name__ else {"protocol": 2}
+
+
 class NotPrimary(redis.ConnectionError):
     """The server is a replica, now or for ever: whoever asks again must look for the primary anew."""
 

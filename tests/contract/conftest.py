@@ -23,8 +23,29 @@ def client(redis_url: str) -> Iterator[Client]:
     client_module.swap_default(before)
 
 
-PATHS = {"batches": (), "through-rq": ("--through-rq",)}
+PATHS = {"batches": (), "through-rq": ("--through-rq",), "isolated": ("--isolate",)}
 SIGNED = ("test_jobs_run", "test_jobs_get", "test_jobs_travel", "test_jobs_crash")
+
+
+# What is so in one process that lasts, and has no meaning where each job has its own.
+NOT_ISOLATED = {
+    "test_random_numbers_are_fresh_for_each_job_and_repeat_with_a_seed": "numpy is imported anew by each job",
+    "test_coroutines_share_one_event_loop_and_leak_no_descriptors": "the loop ends with the job",
+    "test_what_one_coroutine_job_made_another_can_await": "the loop ends with the job",
+    "test_tasks_a_job_leaves_on_the_loop_are_cancelled_before_the_next_job": "tasks end with the job",
+    "test_a_fraction_of_a_second_is_kept_to_and_the_process_goes_on": "each job has a process of its own",
+    "test_code_that_swallows_exceptions_is_timed_out_all_the_same": "each job has a process of its own",
+    "test_a_coroutine_is_timed_out_and_the_event_loop_goes_on": "the loop ends with the job",
+    "test_a_result_that_hangs_while_it_is_pickled_is_ended_as_any_code_of_the_job": "each job has a process of its own",
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave out what isolated jobs cannot show."""
+    for item in items:
+        reason = NOT_ISOLATED.get(getattr(item, "originalname", ""))
+        if reason and "isolated" in item.name:
+            item.add_marker(pytest.mark.skip(reason=reason))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

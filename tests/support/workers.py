@@ -14,6 +14,8 @@ from support.waiting import eventually
 # Where RQ lists the keys of its registered workers; every executor of ours is one.
 REGISTERED_WORKERS = "rq:workers"
 
+EVERY_WORKER: list[str] = []  # options that pytest's --worker adds to each
+
 
 class WorkerProcess(Process):
     """One `envq worker` command."""
@@ -22,7 +24,7 @@ class WorkerProcess(Process):
         directory.mkdir(parents=True, exist_ok=True)
         self._url = url
         super().__init__(
-            [sys.executable, "-m", "envq", "worker", *arguments],
+            [sys.executable, "-m", "envq", "worker", *EVERY_WORKER, *arguments],
             cwd=directory,
             output_file=directory / "output.log",
             env={"ENVQ_URL": url} | dict(env or {}),

@@ -39,6 +39,7 @@ IMPORTS_RQ = {
     "workers/execution/rq_path.py": "the one subclass of RQ's worker",
     "workers/execution/rq_pieces.py": "RQ's queue and callback limit, put right",
     "workers/execution/worker_job.py": "the job that it runs",
+    "workers/middleware/isolation.py": "the same, from a copy of the executor",
     "workers/middleware/store_result.py": "RQ's Retry, which a job may return",
     "workers/parts.py": "the execution of a job whose record cannot be read",
     "workers/settling.py": "the execution of a job whose executor died after its end",

@@ -26,8 +26,12 @@ log = logging.getLogger("envq.env")
 class CatchUp:
     """Reads the store and hands the runtime what this executor has to hold."""
 
-    def __init__(self, store: DeclarationStore, runtime: Callable[[], Runtime], queues: Iterable[str]) -> None:
+    def __init__(
+        self, store: DeclarationStore, runtime: Callable[[], Runtime], queues: Iterable[str], *, isolate: bool = False
+    ) -> None:
+        """``isolate``: jobs run in copies of this process."""
         self._store = store
+        self._isolate = isolate
         self._runtime = runtime
         self._queues = frozenset(queues)
         self._snapshot = Snapshot("", {})
@@ -68,7 +72,9 @@ class CatchUp:
         forgotten = {name: each for name, each in self._forgotten.items() if name not in stored.refused}
         snapshot = replace(stored, declarations=forgotten | stored.declarations)
         recipes = {
-            name: stored_recipe(declaration, self._store.code) if name in stored.declarations else self._recipes[name]
+            name: stored_recipe(self._as_built_here(declaration), self._store.code)
+            if name in stored.declarations
+            else self._recipes[name]
             for name, declaration in snapshot.declarations.items()
             if self._is_for_us(declaration)
         }
@@ -121,6 +127,10 @@ class CatchUp:
             if declaration.name not in ready:
                 blocked.update(declaration.queues or self._queues)
         return blocked
+
+    def _as_built_here(self, declaration: Declaration) -> Declaration:
+        # What a copy builds ends with it: each job would build it again.
+        return replace(declaration, build="eager") if self._isolate else declaration
 
     def _lives_on(self, name: str, before: Mapping[str, Declaration]) -> bool:
         return name not in before or before[name].life == self._snapshot.declarations[name].life

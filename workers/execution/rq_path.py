@@ -40,6 +40,7 @@ from envq.store.records import Event, EventKind
 from envq.workers.execution.deadline import Deadlines
 from envq.workers.execution.fence import FencedPipeline, FencedRedis
 from envq.workers.execution.left_behind import enqueue_left_behind
+from envq.workers.execution.raised import RaisedInCopy
 from envq.workers.execution.rq_pieces import WatchedQueue, callback_limit
 from envq.workers.execution.worker_job import WorkerJob
 
@@ -137,7 +138,7 @@ class RqPath(BaseWorker):
             job=job,
             queue=self.queue_of(job),
             started_job_registry=cast(Any, job.started_job_registry),
-            exc_string=job_lifecycle.format_exc_info(error),
+            exc_string=formatted(error),
             execution=execution,
         )
         return status
@@ -284,6 +285,13 @@ class RqPath(BaseWorker):
             duration_ms=round(duration, 3),
             detail=detail,
         )
+
+
+def formatted(error: ExcInfo) -> str:
+    """A traceback, here or where the exception was raised."""
+    if isinstance(error[1], RaisedInCopy):
+        return error[1].formatted
+    return job_lifecycle.format_exc_info(error)
 
 
 def _traceback(error: BaseException) -> str:

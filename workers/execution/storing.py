@@ -11,8 +11,10 @@ from typing import Any, Final, Protocol, cast
 
 import redis
 
+from envq.store import events, scripts
 from envq.store.connection import REDIS_ERRORS, is_about_the_data
 from envq.store.keys import Keys
+from envq.store.records import EventKind
 from envq.workers.execution.fence import Fence, FencedRedis, Refused
 from envq.workers.execution.worker_job import WorkerJob
 from envq.workers.outage import Outage
@@ -66,6 +68,8 @@ class Storing:
         self._connection = connection
         self._endings = endings
         self._outage = Outage()
+        self._keys = keys
+        self._executor = executor
         self._claims_key = keys.claims(executor)
 
     def store(self, job: WorkerJob, write: Callable[[], str]) -> str:
@@ -94,6 +98,32 @@ class Storing:
                 return status or "lost"
             fence.settled = True
             return self._make_up(job)
+
+    def give_back(self, job_id: str, why: scripts.Why, detail: str) -> str:
+        """
+        Release the only claim of this executor, whose job did not live to its end; "requeued", "lost" or "deleted".
+
+        Blocks while Redis is away; repeated after a lost reply it finds nothing left to release.
+        """
+        pauses = _Pauses()
+        while True:
+            try:
+                outcomes = dict(
+                    scripts.release(
+                        self._connection, self._keys, self._executor, running=job_id, why=why, detail=detail, dead=False
+                    )
+                )
+                break
+            except REDIS_ERRORS as error:
+                log.warning("job %s is not given back yet, trying again: %s", job_id, error)
+                cast(Any, self._connection).connection_pool.disconnect()
+            pauses.wait()
+        outcome = outcomes.get(job_id, "gone")
+        if outcome == "front" or (outcome == "settle" and why == "crash"):
+            kind = EventKind.JOB_REQUEUED if outcome == "front" else EventKind.JOB_LOST
+            happened = events.event(kind, worker=self._executor, job_id=job_id, detail=detail)
+            events.emit(self._connection, self._keys, happened)
+        return {"front": "requeued", "settle": "lost", "gone": "deleted"}[outcome]
 
     def _write(self, job: WorkerJob, write: Callable[[], str], fence: Fence) -> tuple[str, bool]:
         """

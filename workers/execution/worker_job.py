@@ -104,6 +104,18 @@ class WorkerJob(Job[Any]):
             return self._stored_again() != self._as_read
         return not _STORED_AGAIN.isdisjoint(self.__dict__)
 
+    @property
+    def changes(self) -> dict[str, Any]:
+        """What was assigned to of what RQ stores again, by attribute."""
+        self.fill()
+        now = self._stored_again()
+        return {name: value for name, value in now.items() if value != self._as_read.get(name)}
+
+    def take_changes(self, changes: dict[str, Any]) -> None:
+        """Have what was changed in a copy of this process."""
+        self.fill()
+        self.__dict__.update(changes)
+
     def _stored_again(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name in _STORED_AGAIN}
 

@@ -9,6 +9,7 @@ from typing import cast
 from envq.errors import ConfigurationError
 from envq.workers.execution.context import CallNext, Middleware
 from envq.workers.middleware.environment_reset import environment_reset
+from envq.workers.middleware.isolation import Isolation
 from envq.workers.middleware.job_log import job_log
 from envq.workers.middleware.leftovers import leftovers
 from envq.workers.middleware.random_seed import random_seed
@@ -17,8 +18,15 @@ from envq.workers.middleware.time_limit import middleware_limit, time_limit
 
 # The user's own go between random_seed and time_limit: they see what the job returns or raises, and may read
 # variables, which are reset after them.
-OUTER: Sequence[Middleware] = (environment_reset, leftovers, job_log, store_result, random_seed)
+AROUND: Sequence[Middleware] = (environment_reset, leftovers, job_log)
+BEFORE: Sequence[Middleware] = (random_seed,)
 INNER: Sequence[Middleware] = (time_limit,)
+
+
+def all_of(users: Sequence[Middleware], *, isolate: bool, grace_s: float) -> list[Middleware]:
+    """The whole onion; with ``isolate`` what is inside of what stores runs in a copy of the process."""
+    stores: Middleware = Isolation(grace_s) if isolate else store_result
+    return [*AROUND, stores, *BEFORE, *users, *INNER]
 
 
 def compose(middleware: Sequence[Middleware], function: CallNext) -> CallNext:

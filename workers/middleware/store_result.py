@@ -6,7 +6,7 @@ import time
 from binascii import b2a_base64
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from rq.job import Retry
 
@@ -27,13 +27,34 @@ _DEPENDS: Final = frozenset({b"dependency_ids", b"dependency_id"})
 _PLAIN: Final = frozenset({type(None), bool, int, float, str, bytes})  # pickling them runs no code of users
 
 
-def store_result(context: JobContext, call_next: CallNext) -> Any:
+class Conclusion(NamedTuple):
+    """
+    How the user's code of one execution ended, callbacks included.
+
+    Attributes:
+        result: the value, pickled
+        ordinary: a success that is noted, and stored together with others
+        error: what was raised; the rest means nothing then
+    """
+
+    value: Any
+    result: bytes
+    ordinary: bool
+    error: ExcInfo | None
+
+
+def store_result(context: JobContext, call_next: CallNext) -> None:
     """
     Store what the job returned or raised; a result that cannot be pickled fails the job.
 
     An ordinary success is noted, and stored together with others in one round trip. All else goes through RQ's own
     code, at once.
     """
+    store(context, conclude(context, call_next))
+
+
+def conclude(context: JobContext, call_next: CallNext) -> Conclusion:
+    """Run all that is the user's: the job, the pickling of its result, its callback."""
     try:
         value = call_next(context)
         context.ended = time.time()
@@ -45,12 +66,22 @@ def store_result(context: JobContext, call_next: CallNext) -> Any:
     except BaseException as error:  # noqa: BLE001 - whatever user code raises is the job's outcome
         context.ended = time.time()
         context.error = error
-        _store_failure(context, (type(error), error, _users_part(error.__traceback__)))
+        begin_storing(context)
+        raised = (type(error), error, _users_part(error.__traceback__))
+        stopped = isinstance(error, JobStopRequested)
+        return Conclusion(None, b"", False, context.services.rq.failure_callback(context.job, raised, stopped=stopped))
+    return Conclusion(value, result, ordinary, None)
+
+
+def store(context: JobContext, conclusion: Conclusion) -> None:
+    """Have it stored; ``context.status`` says as what."""
+    value, result, ordinary, error = conclusion
+    if error is not None:
+        _store_failure(context, error)
+    elif ordinary:
+        _note_success(context, value, result)
     else:
-        if ordinary:
-            _note_success(context, value, result)
-        else:
-            _store_success(context, value, result)
+        _store_success(context, value, result)
 
 
 def _pickled(context: JobContext, value: Any) -> bytes:
@@ -99,7 +130,7 @@ def _store_success(context: JobContext, value: Any, result: bytes) -> None:
 
 def _store_by_itself(context: JobContext, value: Any, result: bytes) -> None:
     services, job = context.services, context.job
-    _begin_storing(context)
+    begin_storing(context)
     with serializer.standing_for(value, result):  # the value itself may have changed since
         context.status = services.storing.store(job, lambda: services.rq.success(job, context.execution, value))
     if context.status == "finished":
@@ -108,16 +139,15 @@ def _store_by_itself(context: JobContext, value: Any, result: bytes) -> None:
 
 def _store_failure(context: JobContext, error: ExcInfo) -> None:
     services, job = context.services, context.job
-    stopped = isinstance(error[1], JobStopRequested)
-    _begin_storing(context)
-    error = services.rq.failure_callback(job, error, stopped=stopped)
+    stopped = isinstance(context.error, JobStopRequested)
     context.status = services.storing.store(
         job, lambda: services.rq.failure(job, context.execution, error, stopped=stopped)
     )
     services.slot.end_job()
 
 
-def _begin_storing(context: JobContext) -> None:
+def begin_storing(context: JobContext) -> None:
+    """From here on, whoever dies has run the job."""
     context.services.rq.note(context.execution)
     context.services.slot.write(Phase.STORING, context.job_id, context.execution_id)
     context.job.ended_at = datetime.fromtimestamp(context.ended, UTC)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import faulthandler
+import multiprocessing
 import os
 import signal
 import sys
@@ -23,6 +24,7 @@ class Parentage:
     """What a new process must know of its supervisor."""
 
     pid: int
+    direct: bool  # it is the parent; else that is a server which dies with it
     log_level: str
     log_format: str
     configure_logging: bool
@@ -42,7 +44,7 @@ def run(
     """
     signals.forget_handlers()
     _lead_own_group()
-    _die_with(parentage.pid)
+    _die_with(parentage)
     _no_standard_input()
     if forget is not None:
         forget()
@@ -60,12 +62,18 @@ def _lead_own_group() -> None:
         os.setpgid(0, 0)
 
 
-def _die_with(parent: int) -> None:
-    """On Linux the kernel kills this process when its supervisor is gone; elsewhere its pipe must tell it."""
+def die_with_parent() -> None:
+    """On Linux the kernel kills this process when its parent is gone; elsewhere its pipe must tell it."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _die_with(parentage: Parentage) -> None:
+    die_with_parent()
     # Gone before the kernel was asked: nobody would ever tell us.
-    if os.getppid() != parent:
+    supervisor = multiprocessing.parent_process()
+    alone = os.getppid() != parentage.pid if parentage.direct else supervisor is None or not supervisor.is_alive()
+    if alone:
         os._exit(1)
 
 

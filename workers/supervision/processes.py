@@ -10,6 +10,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Collection, Sequence
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
@@ -19,7 +20,7 @@ from envq.workers.config import WorkerConfig
 from envq.workers.supervision import birth, signals
 from envq.workers.supervision.watchman import Watchman
 
-_KILLED_FROM_OUTSIDE: Final = " (not by its supervisor: perhaps the system ran out of memory)"
+FORK_SERVER: Final = "envq.workers.supervision.fork_server"
 
 
 class ChildProcess:
@@ -81,7 +82,12 @@ class Nursery:
         self._forget = forget
         self._watchman = watchman
         self.context: BaseContext = multiprocessing.get_context(config.start_method)
-        self._parentage = birth.Parentage(os.getpid(), config.log_level, config.log_format, config.configure_logging)
+        direct = config.start_method != "forkserver"
+        self._parentage = birth.Parentage(
+            os.getpid(), direct, config.log_level, config.log_format, config.configure_logging
+        )
+        if not direct:
+            cast(Any, self.context).set_forkserver_preload([FORK_SERVER])
 
     def start(
         self, name: str, target: Callable[..., None], *arguments: Any, ours: Sequence[Connection] = ()
@@ -102,6 +108,8 @@ class Nursery:
         # A spawned process has no copies of anything, and a closure cannot be sent to it.
         arguments = (self._parentage, forget if self._forks else None, target, arguments)
         process = cast(Any, self.context).Process(name=name, target=birth.run, args=arguments)
+        if not self._parentage.direct:
+            forkserver.ensure_running()  # with no signal held: it hears of its children's ends by SIGCHLD
         with signals.held():
             process.start()
         return ChildProcess(process, self._watchman)
@@ -120,15 +128,3 @@ def reap_strangers(ours: Collection[int]) -> None:
             if ended.si_pid in ours:
                 return
             os.waitpid(ended.si_pid, os.WNOHANG)
-
-
-def describe_exit(code: int, *, killed_by_us: bool) -> str:
-    """How a process ended, to be read after its name."""
-    if code >= 0:
-        return f"exited with code {code}"
-    try:
-        name = signal.Signals(-code).name
-    except ValueError:
-        name = f"signal {-code}"
-    hint = _KILLED_FROM_OUTSIDE if code == -signal.SIGKILL and not killed_by_us else ""
-    return f"was killed by {name}{hint}"

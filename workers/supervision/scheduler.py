@@ -21,10 +21,11 @@ from envq.jobs.job import Job
 from envq.store.connection import worker_client
 from envq.store.keys import Keys
 from envq.workers.config import WorkerConfig
+from envq.workers.exits import describe_exit
 from envq.workers.lease import Lease
 from envq.workers.supervision.backoff import Backoff
 from envq.workers.supervision.places import HEALTHY_AFTER_S
-from envq.workers.supervision.processes import ChildProcess, Nursery, describe_exit
+from envq.workers.supervision.processes import ChildProcess, Nursery
 from envq.workers.supervision.signals import STOP, SignalInbox
 
 EXIT_SERVER: Final = 3  # Redis went away; whoever restarts us need not be told why

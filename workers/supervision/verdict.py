@@ -8,8 +8,8 @@ from typing import Final, Literal
 
 from envq.store.scripts import Why
 from envq.workers.config import EXIT_BUILD_FAILED, EXIT_OK, EXIT_RECYCLE, EXIT_UNFIT
+from envq.workers.exits import describe_exit
 from envq.workers.slot import Phase, SlotView, version_built
-from envq.workers.supervision.processes import describe_exit
 
 UNKNOWN: Final = "?"
 _ORDERLY: Final = frozenset({EXIT_OK, EXIT_RECYCLE, EXIT_BUILD_FAILED, EXIT_UNFIT, -signal.SIGTERM})
