@@ -4,6 +4,7 @@
 #   make demo     a worker, an environment variable and jobs in front of your eyes
 #   make test     every ring of tests, on every server that is installed
 #   make check    format, lint, types, import contracts
+#   make methods  the contract of variables with each way of starting executors, and with --isolate
 #   make compat   RQ's own tests, with envq's classes in place of RQ's
 #   make chaos    20,000 jobs in a storm of kills, restarts and cuts; about 5 minutes (SEED=, JOBS=)
 #   make bench    every figure of docs/performance.md, beside other queues
@@ -16,18 +17,27 @@ PYTHON ?= $(shell for candidate in python3.13 python3.12 python3.11 python3; do 
 	$$candidate -c '$(SUITABLE)' >/dev/null 2>&1 && { command -v $$candidate; break; }; done)
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PYTEST := $(BIN)/pytest --numprocesses auto --dist worksteal
+# Where it matters how executors start. `make methods` runs all of it in each way.
+VARIABLES := tests/contract/variables
 # Where it matters which server answers.
 SERVER_RINGS := tests/integration
 
-.PHONY: demo test check compat chaos bench clean
+.PHONY: demo test check methods compat chaos bench clean
 
 demo: $(VENV)/.demo
 	$(BIN)/envq demo
 
 test: $(VENV)/.dev
 	$(PYTEST) -m ''
+	$(PYTEST) -m '' --worker=--isolate $(VARIABLES)
+	$(PYTEST) -m '' --worker='--start-method forkserver' $(VARIABLES)/test_c0*
 	$(PYTEST) -m '' --server redis62 $(SERVER_RINGS)
 	$(PYTEST) -m '' --server redis70 $(SERVER_RINGS)
+
+methods: $(VENV)/.dev
+	$(PYTEST) -m '' --worker='--start-method spawn' $(VARIABLES)
+	$(PYTEST) -m '' --worker='--start-method forkserver' $(VARIABLES)
+	$(PYTEST) -m '' --worker=--isolate $(VARIABLES)
 
 # workers/ and cli/ are installed inside envq. build/tree shows them there, for tools that read files and do not import.
 check: $(VENV)/.dev
