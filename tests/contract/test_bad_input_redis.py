@@ -44,7 +44,8 @@ class Scene:
 
     def ring(self) -> None:
         """Have all executors look at the declarations again."""
-        self.redis.set(KEYS.generation, f"7:{os.urandom(4).hex()}")
+        counter, _, life = (self.redis.get(KEYS.generation) or b"").decode().split(":")
+        self.redis.set(KEYS.generation, f"{int(counter) + 1}:{os.urandom(4).hex()}:{life}")
         self.redis.publish(KEYS.env_channel, "x")
 
     def declare(self, text: str | bytes | None = None, name: str | bytes = "x", **changes: Any) -> None:
