@@ -35,13 +35,18 @@ def find(start: Path) -> ConfigFile | None:
 def _read(path: Path) -> ConfigFile | None:
     try:
         data = tomllib.loads(path.read_text("utf-8"))
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror}; make it readable, or remove it") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path} is no valid TOML: {error}") from None
-    if path.name == "pyproject.toml" and "envq" not in data.get("tool", {}):
-        return None
-    values = data["tool"]["envq"] if path.name == "pyproject.toml" else data
+    values: Any = data
+    if path.name == "pyproject.toml":
+        tools = data.get("tool")
+        if not isinstance(tools, dict) or "envq" not in tools:
+            return None
+        values = cast(dict[str, Any], tools)["envq"]
     if not isinstance(values, dict):
         raise ConfigurationError(f"{path}: [tool.envq] must be a table")
     return ConfigFile(path, cast(dict[str, Any], values))
@@ -54,6 +59,10 @@ def default_map(file: ConfigFile, root: Any) -> dict[str, Any]:
     if unknown:
         known = ", ".join(sorted(settings))
         raise ConfigurationError(f"{file.path}: unknown setting {unknown[0]!r}; there are: {known}")
+    for name, value in file.values.items():
+        members = cast("list[Any]", value) if isinstance(value, list) else [value]
+        if not all(isinstance(each, str | int | float) for each in members):
+            raise ConfigurationError(f"{file.path}: {name} must be a text, a number, true or false, or a list of these")
     return _for_group(root, {settings[name].name: _value(settings[name], value) for name, value in file.values.items()})
 
 

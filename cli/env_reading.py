@@ -28,8 +28,9 @@ def list_variables(url: str | None, namespace: str | None, *, as_json: bool) -> 
 def show_variable(name: str, url: str | None, namespace: str | None, *, as_json: bool) -> int:
     """One variable in full."""
     with opened(url, namespace) as target:
+        target.declarations.get(name)
         snapshot, executors = target.declarations.snapshot(), target.executors.all()
-    if name not in snapshot.declarations:
+    if name not in snapshot.declarations:  # removed meanwhile
         raise not_declared(name, snapshot.declarations)
     declaration, state = snapshot.declarations[name], readiness(name, snapshot, executors)
     if as_json:

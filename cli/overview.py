@@ -80,7 +80,7 @@ def living(target: Target) -> list[ExecutorView]:
 def _queue_names(target: Target, executors: Iterable[ExecutorView]) -> list[str]:
     """RQ's names of this namespace's queues; in the default namespace all there are."""
     stored = cast(set[bytes], cast(Any, target.connection).smembers(rq.QUEUES))
-    names = {key.decode().removeprefix(rq.QUEUE_PREFIX) for key in stored}
+    names = {key.decode(errors="replace").removeprefix(rq.QUEUE_PREFIX) for key in stored}
     if target.settings.namespace != DEFAULT_NAMESPACE:
         names = {name for name in names if name.startswith(target.keys.queue_name(""))}
     listened = {target.keys.queue_name(name) for view in executors for name in view.info.queues}
@@ -114,7 +114,11 @@ def _running(target: Target, names: Sequence[str]) -> dict[str, RunningJob]:
         for name in names:
             pipeline.smembers(rq.worker_executions(name))
         sets = cast(list[set[bytes]], pipeline.execute())
-    ids = {name: min(found).decode().rpartition(":")[0] for name, found in zip(names, sets, strict=True) if found}
+    ids = {
+        name: min(found).decode(errors="replace").rpartition(":")[0]
+        for name, found in zip(names, sets, strict=True)
+        if found
+    }
     with _pipeline(target) as pipeline:
         for job_id in ids.values():
             pipeline.hmget(rq.job(job_id), "description", "origin", "started_at")

@@ -8,6 +8,7 @@ from typing import Any, Literal, cast
 
 from envq.cli.target import settings_of
 from envq.errors import ConfigurationError
+from envq.names import valid_queue_name
 from envq.workers.config import WorkerConfig
 from envq.workers.lease import Lease
 
@@ -60,7 +61,9 @@ def queue_names(context: Any) -> tuple[str, ...]:
     if positional and context.get_parameter_source("queue").name != "COMMANDLINE":
         flagged = ()
     names = [part.strip() for entry in (*positional, *flagged) for part in entry.split(",")]
-    return tuple(dict.fromkeys(name for name in names if name)) or ("default",)
+    if not any(names) and any(context.get_parameter_source(each).name == "COMMANDLINE" for each in ("queues", "queue")):
+        raise ConfigurationError("the name of a queue is empty; leave it out for the queue 'default'")
+    return tuple(dict.fromkeys(valid_queue_name(name) for name in names if name)) or ("default",)
 
 
 def import_paths(paths: Sequence[str] | None) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from datetime import UTC, datetime
 
@@ -28,3 +29,11 @@ def iso_of(moment: float) -> str:
 
 
 _known = (0, "1970-01-01T00:00:00.")
+
+
+def check_patience(timeout: object) -> None:
+    """Raise ValueError for what is neither a number of seconds nor None, on which a wait would never end."""
+    if timeout is None:
+        return
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or math.isnan(timeout):
+        raise ValueError(f"timeout={timeout!r:.80} must be a number of seconds, or None to wait for ever")

@@ -11,7 +11,7 @@ from rq import get_current_job
 from rq.utils import import_attribute
 
 from envq.code.payload import Blob, load_arguments, load_code
-from envq.errors import CodeMissing, ConfigurationError
+from envq.errors import CodeMissing, ConfigurationError, PayloadError
 from envq.settings import DEFAULT_NAMESPACE
 from envq.store.code_store import CodeStore
 from envq.store.keys import Keys
@@ -56,6 +56,10 @@ _process_source: CodeSource | None = None
 
 
 def _function(digest: str) -> Callable[..., Any]:
+    if not isinstance(digest, str):  # pyright: ignore[reportUnnecessaryIsInstance] - it comes from a record
+        raise PayloadError(
+            f"the code of a job is named by its digest, not by an object of type {type(digest).__name__}"
+        )
     function = _functions.pop(digest, None)
     if function is None:
         source = _process_source or _from_running_job

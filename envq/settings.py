@@ -70,7 +70,7 @@ class Settings:
 
 def valid_namespace(namespace: str) -> str:
     """The namespace itself; ConfigurationError if it holds anything but letters, digits and ``_ . -``."""
-    if not _NAMESPACE.fullmatch(namespace):
+    if not isinstance(namespace, str) or not _NAMESPACE.fullmatch(namespace):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ConfigurationError(f"namespace {namespace!r} may hold only letters, digits and the signs _ . -")
     return namespace
 

@@ -96,10 +96,19 @@ class Handler(logging.StreamHandler[TextIO]):
 
 
 def formatter(style: str) -> logging.Formatter:
-    """The formatter for "text", "json" or a format string."""
+    """The formatter for "text", "json" or a format string; ValueError for one that cannot be used."""
     if style == "json":
         return JsonFormatter()
-    return TextFormatter(_TEXT) if style == "text" else UtcFormatter(style)
+    if style == "text":
+        return TextFormatter(_TEXT)
+    made = UtcFormatter(style, defaults=dict.fromkeys(FIELDS, ""))
+    try:
+        made.format(logging.makeLogRecord({"msg": "", "levelname": "INFO", "name": "envq"}))
+    except KeyError as error:
+        raise ValueError(f"there is no field {error}") from None
+    except TypeError as error:
+        raise ValueError(str(error)) from None
+    return made
 
 
 def set_context(**fields: Any) -> None:

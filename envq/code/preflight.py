@@ -18,7 +18,11 @@ _log = logging.getLogger("envq")
 _warned: set[tuple[str, str]] = set()
 
 
-def _advice(_culprit: object) -> str:
+def _advice(culprit: object) -> str:
+    if inspect.iscoroutine(culprit):
+        return "await it first, and pass what it gives"
+    if inspect.isgenerator(culprit):
+        return "pass a list of what it yields"
     return ADVICE
 
 
@@ -38,9 +42,9 @@ def checked_dump(obj: object, what: str, advice: Callable[[object], str] = _advi
     """
     try:
         return dump(obj)
-    except RecursionError as error:
-        raise PayloadError(f"{what}: a value is nested too deeply to be pickled") from error
-    except Exception as error:  # noqa: BLE001 - reductions are user code, and may raise anything
+    except Exception as error:
+        if isinstance(error, RecursionError) or isinstance(error.__cause__, RecursionError):
+            raise PayloadError(f"{what}: a value is nested too deeply to be pickled") from error
         _refuse(obj, what, error, advice)
 
 

@@ -12,12 +12,14 @@ from envq.code.signing import check_keys
 from envq.driver.inline import InlineRuns
 from envq.driver.scope import DriverMode, DriverScope
 from envq.environment import bind, env
+from envq.errors import ConfigurationError
 from envq.settings import Settings, valid_namespace
 from envq.store.code_store import CodeStore
 from envq.store.connection import (
     AT_ONCE_S,
     at_most,
     check_client,
+    check_url_type,
     connection_options,
     database_number,
     driver_client,
@@ -58,6 +60,7 @@ class Client:
             self.settings = Settings.load(url=_url_of(url), namespace=namespace)
             self.connection = url
         else:
+            check_url_type(url)
             self.settings = Settings.load(url=url, namespace=namespace, retry_for_s=retry_for)
             self.connection = driver_client(self.settings.url, self.settings.retry_for_s)
         self.keys = Keys(valid_namespace(self.settings.namespace), database_number(self.connection))
@@ -118,6 +121,8 @@ def connect(
     Raises ServerUnavailable, and what a pending declaration's initializer raises; that one and the later
     ones then stay unpublished.
     """
+    if driver not in (None, "eager", "lazy", "never"):  # pyright: ignore[reportUnnecessaryContains] - untyped callers
+        raise ConfigurationError(f"driver={driver!r:.80} must be 'eager', 'lazy' or 'never'")
     client = Client(url, namespace, retry_for)
     client.check()
     driver_scope.mode = driver or "auto"

@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from typing import Any, Final, cast
 
+from envq.clock import check_patience
 from envq.driver.client import Client, default_client
 from envq.errors import GetTimeout
 from envq.runtime import State
+from envq.store.events import read
 from envq.store.executor_store import ExecutorView
-from envq.store.records import Declaration, Event
+from envq.store.records import Declaration
 
 LOOK_S: Final = 1.0  # the longest between two looks at the store: an event may be lost
 
@@ -24,6 +26,7 @@ def wait_ready(name: str, workers: int = 1, timeout: float | None = None) -> Non
 
     Raises NotDeclared, and GetTimeout saying what each executor has.
     """
+    check_patience(timeout)
     client = default_client()
     client.look_again()
     deadline = None if timeout is None else time.monotonic() + timeout
@@ -54,7 +57,7 @@ def _wait_for_change(events: Any, timeout_s: float) -> None:
     end = time.monotonic() + timeout_s
     while (left_s := end - time.monotonic()) > 0:
         message = events.get_message(timeout=left_s)
-        if message and not Event.from_json(message["data"]).kind.startswith("job."):
+        if message and not all(each.kind.startswith("job.") for each in read(message["data"])):
             return
 
 

@@ -8,8 +8,10 @@ from typing import Any, Final, cast
 from rq.job import Retry
 from rq.utils import parse_timeout
 
+from envq.errors import ConfigurationError
 from envq.store.code_store import CODE_TTL_S, DAY_S
 
+LONGEST_TTL_S: Final = 2**31  # what any server takes
 _YEAR_S: Final = 365 * DAY_S
 # RQ's names for what is not an argument of the function.
 _CALL_OPTIONS: Final = (
@@ -17,6 +19,13 @@ _CALL_OPTIONS: Final = (
     "on_success", "on_failure", "on_stopped", "rate_limit", "webhooks", "pipeline", "unique",
 )  # fmt: skip
 _OF_THE_CALL: Final = ("func", "args", "kwargs", "timeout", "at_front")
+
+
+def check_lives(options: dict[str, Any]) -> None:
+    """Raise ConfigurationError for a life that is longer than a server takes, of which it would tell half-way."""
+    for name in ("result_ttl", "failure_ttl", "ttl"):
+        if (parse_timeout(options.get(name)) or 0) > LONGEST_TTL_S:
+            raise ConfigurationError(f"{name}={options[name]!r:.200} must be at most {LONGEST_TTL_S} seconds")
 
 
 def split_call(

@@ -13,6 +13,7 @@ from envq.driver.client import Client, client_for, default_client, use_if_first
 from envq.jobs.inline_job import InlineJob
 from envq.jobs.job import Job
 from envq.jobs.time_limit import limit_seconds, whole_seconds
+from envq.names import valid_queue_name
 from envq.store.connection import check_client
 
 DEFAULT_TIMEOUT_S: Final = 180.0
@@ -56,7 +57,7 @@ class LateQueue(rq.queue.Queue):
         self._patterns: dict[Any, Any] = {}
         self._default_limit = DEFAULT_TIMEOUT_S if default_timeout is None else limit_seconds(default_timeout)
         super().__init__(
-            name=name,
+            name=valid_queue_name(name),
             connection=cast(Redis, self),  # not looked at: RQ only asks whether there is one
             default_timeout=whole_seconds(self._default_limit),
             is_async=is_async,

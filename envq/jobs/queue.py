@@ -19,7 +19,15 @@ from envq.driver.client import Client
 from envq.jobs.callbacks import checked_callback
 from envq.jobs.calls import Call, Function, call_data, call_of, function_of, sharing_functions
 from envq.jobs.enqueue_once import enqueue_once, enqueue_unique
-from envq.jobs.enqueue_options import are_alike, code_life_s, expanded, extra_life_s, options_of, split_call
+from envq.jobs.enqueue_options import (
+    are_alike,
+    check_lives,
+    code_life_s,
+    expanded,
+    extra_life_s,
+    options_of,
+    split_call,
+)
 from envq.jobs.fast_enqueue import Pattern, Place
 from envq.jobs.inline_job import keep_scheduled, run_inline
 from envq.jobs.job import Job
@@ -272,6 +280,7 @@ class Queue(LateQueue):
         return Pattern(job, Place(keys, at_front, code_life_s(options.get("failure_ttl"))))
 
     def _record(self, function: Function, call: Call, limit: float | None, options: dict[str, Any]) -> Job[Any]:
+        check_lives(options)
         on_crash = options.pop("on_crash", "requeue")
         seed = options.pop("seed", None)
         for option in ("on_success", "on_failure", "on_stopped"):

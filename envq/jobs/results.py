@@ -12,6 +12,7 @@ import rq.job
 from rq.exceptions import NoSuchJobError
 from rq.job import JobStatus
 
+from envq.clock import check_patience
 from envq.code.signing import job_keys
 from envq.errors import (
     GetTimeout,
@@ -76,9 +77,10 @@ def get(
         timeout: seconds for all of it; None waits for ever, through lost connections too
         return_exceptions: put what a job would raise into its place, as asyncio.gather does
 
-    Raises JobFailed (with the remote traceback), WorkerLost, JobStopped, JobCancelled, JobGone,
-    ResultNotKept, PayloadError for a result that cannot be unpickled here, and GetTimeout.
+    Raises ValueError for a timeout that is no number; JobFailed (with the remote traceback), WorkerLost, JobStopped,
+    JobCancelled, JobGone, ResultNotKept, PayloadError for a result that cannot be unpickled here, and GetTimeout.
     """
+    check_patience(timeout)
     given = [job_or_jobs] if isinstance(job_or_jobs, Job | str) else _several(job_or_jobs)
     waiting = _Waiting(_as_jobs(given), timeout, stop_at_error=not return_exceptions)
     outcomes = waiting.outcomes()

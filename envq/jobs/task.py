@@ -20,6 +20,7 @@ from envq.jobs.options import NAMES, JobOptions, checked
 from envq.jobs.queue import Queue
 from envq.jobs.time_limit import NO_LIMIT
 
+LONGEST_DELAY_S: Final = 100 * 365 * 24 * 3600
 SHAPES_KEPT: Final = 64  # of calls that fit the signature, per function and options
 
 P = ParamSpec("P")
@@ -88,6 +89,10 @@ class Enqueuing(Generic[P, R]):
     def _checked(self, arguments: Iterable[tuple[Any, ...]]) -> Iterable[tuple[Any, ...]]:
         lengths: set[int] = set()
         for each in arguments:
+            if not isinstance(each, tuple | list):  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
+                raise TypeError(
+                    f"starmap takes tuples of arguments, not {each!r:.80}; for one argument each there is map"
+                )
             if len(each) not in lengths:  # all are positional, so that only their number can be wrong
                 self._check(each, {})
                 lengths.add(len(each))
@@ -201,6 +206,8 @@ def _as_delay(delay: float | timedelta) -> timedelta:
         raise TypeError(
             f"enqueue_in takes seconds or a timedelta first, then the arguments of the function, not {delay!r}"
         )
+    if not abs(delay) < LONGEST_DELAY_S:
+        raise ValueError(f"enqueue_in takes at most {LONGEST_DELAY_S} seconds, not {delay!r}")
     return timedelta(seconds=delay)
 
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any, Final, cast
 
 import redis
-from redis import Redis
+from redis import Redis, ResponseError
 
 from envq.code.payload import Blob
 from envq.code.signing import Keyring, job_keys
-from envq.errors import CodeMissing
+from envq.errors import CodeMissing, PayloadError
 from envq.store.keys import Keys
 from envq.store.scripts import renew_code
 
@@ -44,7 +44,12 @@ class CodeStore:
 
     def get(self, digest: str, what: str) -> Blob:
         """The blob; raises CodeMissing naming ``what``, PayloadError where it is none, or not signed as it must be."""
-        data = self._read(self._keys.code(digest))
+        try:
+            data = self._read(self._keys.code(digest))
+        except ResponseError as error:
+            if "WRONGTYPE" not in str(error):
+                raise
+            raise PayloadError(f"what is stored as the code of {what} (digest {digest[:12]}) is no code") from None
         if data is None:
             raise CodeMissing(
                 f"the code of {what} (digest {digest[:12]}) is not in Redis any more; "

@@ -85,6 +85,7 @@ def _client(
         _check_database(url)
         plain, through = sentinel.through_sentinels(url) if url.startswith(sentinel.SCHEMES) else (url, {})
         pool = pool_class.from_url(plain, **common, **options, **through)
+        cast(Any, pool.connection_class)(**pool.connection_kwargs)  # told now of an option that there is not
     except (ValueError, TypeError) as error:
         raise ConfigurationError(f"cannot use the Redis URL {safe_url(url)!r}: {error}") from None
     client = client_class(connection_pool=pool)
@@ -98,6 +99,16 @@ def check_url(url: str) -> None:
         raise ConfigurationError(
             f"{safe_url(url)!r} is not a Redis URL; write redis://[:password@]host:port/number, "
             "rediss://... for TLS, unix://path, or redis+sentinel://host:port,host:port/number?master=NAME"
+        )
+
+
+def check_url_type(url: object) -> None:
+    """Raise ConfigurationError for what is neither a URL nor None: other clients cannot be worked with."""
+    if url is not None and not isinstance(url, str):
+        kind = f"{type(url).__module__}.{type(url).__qualname__}"
+        raise ConfigurationError(
+            f"a Redis server is given by its URL or as a redis.Redis, not as a {kind}; "
+            "asynchronous clients and clients of a Redis Cluster cannot be used"
         )
 
 

@@ -12,7 +12,7 @@ from redis import Redis
 
 from envq.code.payload import Blob
 from envq.code.signing import declaration_keys
-from envq.errors import NotDeclared, PayloadError, did_you_mean
+from envq.errors import InvalidDeclaration, NotDeclared, PayloadError, did_you_mean
 from envq.store.code_store import CodeStore
 from envq.store.events import emit, event
 from envq.store.keys import Keys
@@ -72,7 +72,10 @@ class DeclarationStore:
             pipeline.hgetall(self._keys.declarations)
             pipeline.get(self._keys.store_id)
             replies = cast(tuple[bytes | None, dict[bytes, bytes], bytes | None], tuple(pipeline.execute()))
-        generation, headers, store = (replies[0] or b"").decode(), replies[1], (replies[2] or b"").decode()
+        generation, headers, store = replies
+        return self._snapshot_of(_text(generation), headers, _text(store), checked=checked)
+
+    def _snapshot_of(self, generation: str, headers: dict[bytes, bytes], store: str, *, checked: bool) -> Snapshot:
         if not checked:
             return Snapshot(generation, dict(_readable(headers)))
         signed = {name: header for name, header in headers.items() if self._may_be_used(name, header, store)}
@@ -81,16 +84,24 @@ class DeclarationStore:
 
     def generation(self) -> str:
         """The generation of the moment, "" where nothing was ever declared."""
-        return (cast(bytes | None, cast(Any, self._connection).get(self._keys.generation)) or b"").decode()
+        return _text(cast(bytes | None, cast(Any, self._connection).get(self._keys.generation)))
 
     def get(self, name: str) -> Declaration:
-        """One declaration; raises NotDeclared, naming those that exist."""
+        """One declaration; raises NotDeclared, naming those that exist, InvalidDeclaration where it cannot be read."""
         header = self._header(name)
         if not header:
             raise not_declared(name, self.snapshot().declarations)
+        try:
+            declaration = Declaration.from_json(header)
+        except ValueError as error:
+            raise InvalidDeclaration(
+                f"the declaration of {name!r} in Redis cannot be read ({error}); "
+                f"declare it again, or remove it: envq env remove {name}",
+                name,
+            ) from None
         if not self._seal.holds(header):
             raise PayloadError(_not_signed(name))
-        return Declaration.from_json(header)
+        return declaration
 
     def code(self, declaration: Declaration) -> Blob:
         """The packed code of a declaration; raises CodeMissing."""
@@ -118,7 +129,8 @@ class DeclarationStore:
         return published
 
     def rebuild(self, name: str) -> Declaration:
-        """Ask every executor to build the current version again; raises NotDeclared."""
+        """Ask every executor to build the current version again; raises what `get` raises."""
+        self.get(name)
 
         def decide(current: Declaration | None) -> Published:
             if current is None:
@@ -135,7 +147,7 @@ class DeclarationStore:
             header = self._header(name)
             if not header:
                 raise not_declared(name, self.snapshot().declarations)
-            current = Declaration.from_json(header)
+            current = _read(header) or Declaration(name, version=0, digest="")
             if self._write(header, current, None, b""):
                 self._tell(EventKind.VARIABLE_REMOVED, current)
                 return current
@@ -156,25 +168,26 @@ class DeclarationStore:
             if written := self._write(header, current, published.declaration, packed):
                 return replace(published, generation=written)
 
-    def _standing(self, name: str, header: str) -> Declaration | None:
+    def _standing(self, name: str, header: bytes) -> Declaration | None:
         """The declaration in this header, without its signature; None also for one that does not count."""
-        if not header:
+        standing = _read(header)  # what nobody can read is replaced
+        if standing is None:
             return None
         if not self._seal.holds(header):
             log.warning("%s; it is replaced", _not_signed(name))
             return None
-        return replace(Declaration.from_json(header), signature="")
+        return replace(standing, signature="")
 
     def _may_be_used(self, name: bytes, header: bytes, store: str) -> bool:
         try:
             holds = self._seal.holds(header, store)
-        except ValueError:
+        except (ValueError, RecursionError):
             return True  # said to be unreadable, as without a key
         if not holds:
             log.error("%s; it is not built", _not_signed(name.decode(errors="replace")))
         return holds
 
-    def _write(self, expected: str, current: Declaration | None, new: Declaration | None, blob: bytes) -> str:
+    def _write(self, expected: bytes, current: Declaration | None, new: Declaration | None, blob: bytes) -> str:
         """Compare with the header as read, and write; None for ``new`` removes. "" if somebody was faster."""
         standing = cast(Declaration, new or current)
         before = current or standing
@@ -193,21 +206,34 @@ class DeclarationStore:
         )
         return change_declaration(self._connection, self._keys, change)
 
-    def _header(self, name: str) -> str:
-        header = cast(bytes | None, cast(Any, self._connection).hget(self._keys.declarations, name))
-        return (header or b"").decode()
+    def _header(self, name: str) -> bytes:
+        return cast(bytes | None, cast(Any, self._connection).hget(self._keys.declarations, name)) or b""
 
 
 def _readable(headers: dict[bytes, bytes]) -> Iterator[tuple[str, Declaration]]:
     for name, header in headers.items():
         try:
-            yield name.decode(), Declaration.from_json(header)
-        except (ValueError, TypeError) as error:  # one that nobody can read must not stop every executor
+            declaration = Declaration.from_json(header)
+            if declaration.name.encode() != name:
+                raise ValueError(f"it is that of {declaration.name!r}")
+            yield declaration.name, declaration
+        except ValueError as error:  # one that nobody can read must not stop every executor
             log.error("the declaration %r cannot be read and is left out: %s", name, error)
+
+
+def _text(reply: bytes | None) -> str:
+    return (reply or b"").decode(errors="replace")
 
 
 def _not_signed(name: str) -> str:
     return f"the declaration of environment variable {name!r} is not signed, or its signature does not fit"
+
+
+def _read(header: bytes) -> Declaration | None:
+    try:
+        return Declaration.from_json(header)
+    except ValueError:
+        return None
 
 
 def not_declared(name: str, known: dict[str, Declaration]) -> NotDeclared:

@@ -67,14 +67,18 @@ def follow(connection: Redis, keys: Keys, after: str) -> Iterator[Event]:
             continue
         for position, fields in _entries(streams):
             after = position.decode()
-            yield from read(fields[b"event"])
+            yield from read(fields.get(b"event", b""))
 
 
 def read(message: str | bytes) -> list[Event]:
-    """The events of one message: jobs that an executor claimed or ended together share one."""
-    shared = cast("dict[str, Any]", json.loads(message))
-    jobs = cast("list[dict[str, Any]]", shared.pop("jobs", [{}]))
-    return [Event.from_json(json.dumps(shared | job)) for job in jobs]
+    """The events of one message: jobs that an executor claimed or ended together share one; none of what is none."""
+    try:
+        shared = cast("dict[str, Any]", json.loads(message))
+        jobs = cast("list[dict[str, Any]]", shared.pop("jobs", [{}]))
+        return [Event.from_json(json.dumps(shared | job)) for job in jobs]
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        log.debug("%r is no event and is left out: %s", message[:80], error)
+        return []
 
 
 def _entries(streams: Any) -> list[tuple[bytes, dict[bytes, bytes]]]:

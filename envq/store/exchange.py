@@ -189,7 +189,7 @@ def read_claim(reply: list[Any]) -> ClaimReply:
             "job %r is refused: its id is no UTF-8 text, so nothing could name it; enqueue it under another", job_id
         )
     return ClaimReply(
-        generation.decode(),
+        generation.decode(errors="replace"),
         bool(suspended),
         frozenset(job_id.decode() for job_id in gone),
         [

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 from redis import Redis
 
+from envq.store.connection import is_about_the_data
 from envq.store.keys import Keys
 from envq.store.records import ExecutorInfo, MemoryState, VariableState
 from envq.store.scripts import EXECUTOR_TTL_S
 
 _VARIABLE: Final = "variable:"
+
+log = logging.getLogger("envq")
 
 
 @dataclass(frozen=True)
@@ -58,23 +63,35 @@ class ExecutorStore:
             pipeline.execute()
 
     def all(self) -> list[ExecutorView]:
-        """All executors alive, by name; two round trips."""
-        names = sorted(
-            name.decode() for name in cast(list[bytes], cast(Any, self._connection).zrange(self._keys.executors, 0, -1))
-        )
+        """All executors alive, by name; two round trips. Records that nobody can read are left out with a warning."""
+        members = cast(list[bytes], cast(Any, self._connection).zrange(self._keys.executors, 0, -1))
+        names = sorted(name.decode(errors="replace") for name in members)
         with self._connection.pipeline(transaction=False) as pipeline:
             for name in names:
                 pipeline.hgetall(self._keys.executor(name))
-            hashes = cast(list[dict[bytes, bytes]], pipeline.execute())
-        return [_view(fields) for fields in hashes if b"info" in fields]
+            hashes = cast(list[dict[bytes, bytes] | Exception], pipeline.execute(raise_on_error=False))
+        return list(_readable(names, hashes))
+
+
+def _readable(names: list[str], hashes: list[dict[bytes, bytes] | Exception]) -> Iterator[ExecutorView]:
+    for name, fields in zip(names, hashes, strict=True):
+        if isinstance(fields, Exception) and not is_about_the_data(fields):
+            raise fields
+        try:
+            if isinstance(fields, Exception):
+                raise ValueError(str(fields))
+            if b"info" in fields:
+                yield _view(fields)
+        except ValueError as error:
+            log.warning("what executor %s says of itself cannot be read and is left out: %s", name, error)
 
 
 def _view(fields: dict[bytes, bytes]) -> ExecutorView:
-    variables = [VariableState.from_json(text) for name, text in fields.items() if name.decode().startswith(_VARIABLE)]
+    variables = [VariableState.from_json(text) for name, text in fields.items() if name.startswith(_VARIABLE.encode())]
     return ExecutorView(
         ExecutorInfo.from_json(fields[b"info"]),
-        fields.get(b"state", b"").decode(),
-        fields.get(b"generation", b"").decode(),
+        fields.get(b"state", b"").decode(errors="replace"),
+        fields.get(b"generation", b"").decode(errors="replace"),
         {variable.name: variable for variable in variables},
         MemoryState.from_json(fields.get(b"memory", b"{}")),
     )

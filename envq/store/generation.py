@@ -20,5 +20,5 @@ def turned_back(known: str, now: str) -> bool:
         return False
     before, after = _PARTS.fullmatch(known), _PARTS.fullmatch(now)
     if before is None or after is None:
-        return after is None
+        return not now  # of what nobody can read nothing is known; the next declaration replaces it
     return before[2] != after[2] or int(after[1]) <= int(before[1])

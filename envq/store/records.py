@@ -3,9 +3,26 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
-from typing import Any, Self, cast
+from typing import Any, Final, Self, cast
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) for each in cast("list[Any]", value))
+
+
+# By the annotation of a field.
+_FITS: Final[dict[str, Callable[[Any], bool]]] = {
+    "str": lambda value: isinstance(value, str),
+    "bool": lambda value: isinstance(value, bool),
+    "int": lambda value: isinstance(value, int) and not isinstance(value, bool),
+    "float": lambda value: isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value),
+    "list[str]": _is_texts,
+    "list[str] | None": lambda value: value is None or _is_texts(value),
+}
 
 
 class _Json:
@@ -16,12 +33,23 @@ class _Json:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        data: Any = json.loads(text)
+        """Raises ValueError, and nothing else, for text that is no such record."""
+        try:
+            data: Any = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"not JSON: {text[:80]!r}") from error
         if not isinstance(data, dict):
             raise ValueError(f"not an object: {text[:80]!r}")
         data = cast(dict[str, Any], data)
-        known = {entry.name for entry in fields(cast(Any, cls))}
-        return cls(**{name: value for name, value in data.items() if name in known})
+        known = {entry.name: cast(str, entry.type) for entry in fields(cast(Any, cls))}
+        given = {name: value for name, value in data.items() if name in known}
+        for name, value in given.items():
+            if not _FITS[known[name]](value):
+                raise ValueError(f"{name}={value!r:.80} is no {known[name]}")
+        try:
+            return cls(**given)
+        except TypeError as error:
+            raise ValueError(str(error)) from error
 
 
 @dataclass(frozen=True)
@@ -49,6 +77,15 @@ class Declaration(_Json):
     declared_by: str = ""
     history: list[str] = field(default_factory=list[str])  # digests of versions before, newest last
     signature: str = ""  # as it stands in Redis; "" where nobody has a key
+
+    def __post_init__(self) -> None:
+        if not self.name.isidentifier():
+            raise ValueError(f"name={self.name!r:.80} is no identifier")
+        for option, words in (("build", ("eager", "lazy")), ("replace", ("keep", "free"))):
+            if getattr(self, option) not in words:
+                raise ValueError(f"{option}={getattr(self, option)!r:.80} is none of {', '.join(words)}")
+        if self.init_timeout <= 0 or self.reset_timeout <= 0:
+            raise ValueError("a timeout must be above 0")
 
     @property
     def identity(self) -> tuple[int, str, int]:

@@ -194,7 +194,8 @@ def silent_executors(
     """
     args = [past_ms, contact_ms, usually_ms, rq.worker("")]
     names: list[bytes] = _script(connection, "silent")(keys=[keys.executors], args=args)
-    return [name.decode() for name in names]
+    texts = (name.decode(errors="replace") for name in names)
+    return [text for text in texts if "\ufffd" not in text]  # so no executor is called
 
 
 @dataclass(frozen=True)
@@ -202,7 +203,7 @@ class DeclarationChange:
     """One change of the store: compare with ``expected``, then write."""
 
     name: str
-    expected: str
+    expected: bytes
     header: str
     new_digest: str
     old_digest: str

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import bad_input
 from typer.main import get_command
 
 import envq
@@ -183,7 +184,31 @@ def test_the_page_of_the_command_line_has_every_flag_of_the_benchmark() -> None:
     assert {part if part.startswith("-") else f"--{part}" for part in listed if "-" in part} == flags - shared
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/guide.md", "docs/api.md", "docs/cli.md"])
+def test_names_of_tests_in_the_pages_are_those_of_tests() -> None:
+    named = {
+        found
+        for page in (ROOT / "docs").glob("*.md")
+        for found in re.findall(r"tests/[\w/]+\.py(?:::\w+)?", page.read_text())
+    }
+    assert len(named) > 50
+    assert [name for name in sorted(named) if not is_a_test(name)] == []
+
+
+def is_a_test(name: str) -> bool:
+    """`tests/ring/file.py`, or `tests/ring/file.py::test_name`."""
+    file, _, function = name.partition("::")
+    path = ROOT / file
+    return path.is_file() and (not function or f"\ndef {function}(" in path.read_text())
+
+
+def test_every_bad_input_of_the_page_is_tried_and_no_other() -> None:
+    files = [ROOT / name for name in sorted(set(re.findall(r"tests/[\w/]+\.py", bad_input.PAGE.read_text())))]
+    tried = {found for file in files for found in re.findall(f'"({bad_input.ID})"', file.read_text())}
+    assert tried == set(bad_input.table())
+    assert len(tried) > 60
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/guide.md", "docs/api.md", "docs/cli.md", "docs/guarantees.md"])
 def test_links_to_headings_lead_to_one(page: str) -> None:
     for target, anchor in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", (ROOT / page).read_text()):
         text = ((ROOT / page).parent / target if target else ROOT / page).read_text()

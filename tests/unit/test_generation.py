@@ -22,6 +22,16 @@ def test_a_store_that_is_empty_another_or_older_has_forgotten(known: str, now: s
     assert turned_back(known, now)
 
 
-@pytest.mark.parametrize(("known", "now"), [("", ""), ("", "3:aa:1f"), ("3:aa:1f", "3:aa:1f"), ("3:aa:1f", "4:bb:1f")])
+@pytest.mark.parametrize(
+    ("known", "now"),
+    [
+        ("", ""),
+        ("", "3:aa:1f"),
+        ("3:aa:1f", "3:aa:1f"),
+        ("3:aa:1f", "4:bb:1f"),
+        ("3:aa:1f", "garbage"),
+        ("x", "3:aa:1f"),
+    ],
+)
 def test_a_store_that_went_on_has_not(known: str, now: str) -> None:
     assert not turned_back(known, now)

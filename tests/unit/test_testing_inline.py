@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -356,3 +357,11 @@ def bound_driver() -> Iterator[DriverScope]:
     finally:
         bind(before)
         scope.close()
+
+
+def test_jobs_run_in_any_thread(inline: Inline) -> None:
+    def enqueue() -> int:
+        return envq.get(envq.task(lambda: 7).enqueue())
+
+    with ThreadPoolExecutor(1) as threads:
+        assert threads.submit(enqueue).result(timeout=10) == 7

@@ -34,11 +34,16 @@ def unpack(data: bytes, job_id: str) -> StoredCall:
             data = zlib.decompress(data)
     try:
         name, instance, args, kwargs = pickle.loads(data)
-        return StoredCall(name, instance, args, kwargs)
     except Exception as error:
         raise PayloadError(
             f"the payload of job {job_id} cannot be unpickled on this worker ({type(error).__name__}: {error})"
         ) from error
+    if not isinstance(kwargs, dict) or not (name is None or isinstance(name, str)):
+        raise PayloadError(
+            f"the payload of job {job_id} is no call: the function's name in it is a {type(name).__name__}, "
+            f"its keywords are a {type(cast(object, kwargs)).__name__}"
+        )
+    return StoredCall(name, instance, args, kwargs)
 
 
 def function_of(call: StoredCall, job_id: str) -> Callable[..., Any]:

@@ -10,10 +10,10 @@ from typing import Final
 
 from rq.job import JobStatus
 
+from envq.jobs.enqueue_options import LONGEST_TTL_S
 from envq.jobs.time_limit import stored_limit
 
 DEFAULT_RESULT_TTL_S: Final = 500
-LONGEST_TTL_S: Final = 2**31  # what any server takes
 KEPT: Final = 1024
 
 _DATE: Final = re.compile(rb"(\d{4}-[01]\d-[0-3]\dT[0-2]\d:[0-5]\d:[0-5]\d(\.\d{6})?Z)*").fullmatch

@@ -61,8 +61,8 @@ class Quarantine:
             pipeline.hkeys(self._keys.tries(recipe.name, recipe.version))
             cast(Any, pipeline).zrange(self._keys.executors, 0, -1)
             marks, living = cast(tuple[list[bytes], list[bytes]], tuple(pipeline.execute()))
-        alive = {name.decode() for name in living} | {self._executor}
-        parted = [mark.decode().partition("/") for mark in marks]
+        alive = {name.decode(errors="replace") for name in living} | {self._executor}
+        parted = [mark.decode(errors="replace").partition("/") for mark in marks]
         hosts = [host for host, _, executor in parted if executor not in alive]
         worst = sorted(host for host in set(hosts) if hosts.count(host) >= DEATHS_PER_HOST)
         if self._host in worst:

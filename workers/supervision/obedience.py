@@ -87,5 +87,5 @@ class Obedience:
 def _is_outdated(header: bytes, detail: str) -> bool:
     try:
         return build_detail(Declaration.from_json(header).identity) != detail
-    except (ValueError, TypeError):
+    except ValueError:
         return False  # nobody can read it, so nobody can build it instead

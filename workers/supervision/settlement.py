@@ -149,9 +149,9 @@ def _last_words(connection: Redis, keys: Keys, name: str) -> tuple[list[str], st
     """RQ's names of the queues it listened on, and the variables it held."""
     queues = cast(bytes | None, cast(Any, connection).hget(rq.worker(name), "queues"))
     fields = cast(list[bytes], cast(Any, connection).hkeys(keys.executor(name)))
-    names = sorted(field.decode() for field in fields)
+    names = sorted(field.decode(errors="replace") for field in fields)
     held = [field.removeprefix("variable:") for field in names if field.startswith("variable:")]
-    return [queue for queue in (queues or b"").decode().split(",") if queue], ", ".join(held)
+    return [queue for queue in (queues or b"").decode(errors="replace").split(",") if queue], ", ".join(held)
 
 
 def _strike_off(connection: Redis, name: str, queues: Iterable[str]) -> None:

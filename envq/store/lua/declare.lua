@@ -11,7 +11,7 @@ if (redis.call('HGET', declarations, name) or '') ~= expected then
   return ''
 end
 local before = redis.call('GET', generation) or '0'
-local counter = tonumber(string.match(before, '^%d+')) + 1
+local counter = (tonumber(string.match(before, '^%d+') or '') or 0) + 1
 -- The life goes on until the store is emptied.
 local next_generation = string.format('%d:%s:%s', counter, token, string.match(before, '^%d+:%x+:(%x+)$') or token)
 if header == '' then

@@ -15,7 +15,7 @@ if known ~= '' then
     -- As generation.py says.
     local known_counter, known_life = string.match(known, '^(%d+):%x+:?(%x*)$')
     local counter, life = string.match(now, '^(%d+):%x+:?(%x*)$')
-    if not counter or life ~= known_life or tonumber(counter) <= tonumber(known_counter) then
+    if now == '' or counter and known_counter and (life ~= known_life or tonumber(counter) <= tonumber(known_counter)) then
       return -2
     end
   end
