@@ -132,11 +132,11 @@ def test_what_does_not_yield_at_its_limit_is_killed_and_the_executor_stays(
     client: Client, listing: Diary, isolated: WorkerProcess
 ) -> None:
     def hang() -> None:
-        import time
+        import threading
 
         while True:
             try:
-                time.sleep(60)
+                threading.Event().wait()
             except BaseException:  # noqa: BLE001 - that is what it is about
                 continue
 
@@ -156,13 +156,13 @@ def test_a_stop_ends_the_job_and_not_its_executor(
 
     def run(heeds: bool) -> None:
         import signal
-        import time
+        import threading
 
         if not heeds:
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
         write("begun")
         try:
-            time.sleep(60)
+            threading.Event().wait()
         finally:
             write("broken off")
 
