@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from operator import neg
 from typing import Any
 
@@ -14,7 +14,7 @@ from support.waiting import eventually
 from support.workers import WorkerProcess
 
 import envq
-from envq.driver.client import Client, driver_scope, swap_default
+from envq.driver.client import Client
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600)]
 
@@ -22,27 +22,6 @@ Worker = Callable[..., WorkerProcess]
 WHERE = (CUT_BEFORE, CUT_WITHIN, CUT_AFTER, CUT_INSIDE)
 COMMANDS = 30  # a story takes more
 negative = envq.task(neg)
-
-
-@pytest.fixture
-def server(own_server: Callable[..., Server]) -> Server:
-    return own_server()
-
-
-@pytest.fixture
-def proxy(server: Server) -> Iterator[CuttingProxy]:
-    made = CuttingProxy(server.port)
-    yield made
-    made.close()
-
-
-@pytest.fixture(autouse=True)
-def driver() -> Iterator[None]:
-    driver_scope.close()
-    before = swap_default(None)
-    yield
-    driver_scope.close()
-    swap_default(before)
 
 
 def through(proxy: CuttingProxy) -> str:

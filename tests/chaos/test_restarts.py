@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from operator import neg
 from pathlib import Path
 from typing import Any
@@ -13,22 +13,12 @@ from support.waiting import eventually
 from support.workers import WorkerProcess
 
 import envq
-from envq.driver.client import driver_scope, swap_default
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(180)]
 
 OwnServer = Callable[..., Server]
 Worker = Callable[..., WorkerProcess]
 negative = envq.task(neg)
-
-
-@pytest.fixture(autouse=True)
-def driver() -> Iterator[None]:
-    driver_scope.close()
-    before = swap_default(None)
-    yield
-    driver_scope.close()
-    swap_default(before)
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from operator import neg
 from typing import Any
@@ -15,7 +15,6 @@ from support.waiting import eventually
 from support.workers import WorkerProcess
 
 import envq
-from envq.driver.client import driver_scope, swap_default
 from envq.store.connection import worker_client
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(120)]
@@ -23,15 +22,6 @@ pytestmark = [pytest.mark.chaos, pytest.mark.timeout(120)]
 OwnServer = Callable[..., Server]
 Worker = Callable[..., WorkerProcess]
 negative = envq.task(neg)
-
-
-@pytest.fixture(autouse=True)
-def driver() -> Iterator[None]:
-    driver_scope.close()
-    before = swap_default(None)
-    yield
-    driver_scope.close()
-    swap_default(before)
 
 
 @contextmanager

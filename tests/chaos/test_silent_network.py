@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from operator import neg
 
 import pytest
@@ -12,32 +12,10 @@ from support.waiting import eventually
 from support.workers import WorkerProcess
 
 import envq
-from envq.driver.client import driver_scope, swap_default
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(120)]
 
 negative = envq.task(neg)
-
-
-@pytest.fixture
-def server(own_server: Callable[..., Server]) -> Server:
-    return own_server()
-
-
-@pytest.fixture
-def proxy(server: Server) -> Iterator[CuttingProxy]:
-    made = CuttingProxy(server.port)
-    yield made
-    made.close()
-
-
-@pytest.fixture(autouse=True)
-def driver() -> Iterator[None]:
-    driver_scope.close()
-    before = swap_default(None)
-    yield
-    driver_scope.close()
-    swap_default(before)
 
 
 def through(proxy: CuttingProxy, query: str = "") -> str:
