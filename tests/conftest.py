@@ -145,10 +145,11 @@ def worker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[
         url: str | None = None,
         env: Mapping[str, str] | None = None,
         wait: bool = True,
+        through: Sequence[str] = (),
     ) -> WorkerProcess:
         directory = tmp_path / f"worker-{len(started)}"
         url = url or request.getfixturevalue("redis_url")
-        started.append(WorkerProcess(*arguments, url=url, directory=directory, env=env))
+        started.append(WorkerProcess(*arguments, url=url, directory=directory, env=env, through=through))
         return started[-1].wait_ready(executors) if wait else started[-1]
 
     yield start

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import redis
@@ -20,11 +20,19 @@ EVERY_WORKER: list[str] = []  # options that pytest's --worker adds to each
 class WorkerProcess(Process):
     """One `envq worker` command."""
 
-    def __init__(self, *arguments: str, url: str, directory: Path, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        *arguments: str,
+        url: str,
+        directory: Path,
+        env: Mapping[str, str] | None = None,
+        through: Sequence[str] = (),
+    ) -> None:
+        """``through``: a command that becomes the one behind it, `nice` say."""
         directory.mkdir(parents=True, exist_ok=True)
         self._url = url
         super().__init__(
-            [sys.executable, "-m", "envq", "worker", *EVERY_WORKER, *arguments],
+            [*through, sys.executable, "-m", "envq", "worker", *EVERY_WORKER, *arguments],
             cwd=directory,
             output_file=directory / "output.log",
             env={"ENVQ_URL": url} | dict(env or {}),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import os
 import platform
+import subprocess
 import time
 from collections.abc import Callable
 
@@ -240,6 +242,43 @@ def test_deaths_on_two_other_hosts_are_enough(
     eventually(lambda: [state.state for state in states("poison")] == ["quarantined"])
     assert "killed processes on one, two" in states("poison")[0].error
     assert diary.entries == []
+
+
+def on_host(name: str) -> list[str]:
+    """Run a command under another name of the host, by which envq tells hosts apart; takes root."""
+    return ["unshare", "--uts", "sh", "-c", f'hostname {name} && exec "$@"', "sh"]
+
+
+@pytest.mark.timeout(120)
+def test_deaths_are_counted_by_host_and_after_two_hosts_nobody_tries(
+    client: Client, worker: StartWorker, diary: Diary, states: States
+) -> None:
+    if subprocess.run([*on_host("tried"), "true"], capture_output=True, check=False).returncode:
+        if "CI" in os.environ:
+            pytest.fail("the name of the host cannot be changed here")
+        pytest.skip("the name of the host cannot be changed here: left out")
+    write = diary.write
+
+    def make() -> object:
+        import os
+        import platform
+
+        write(platform.node())
+        os._exit(1)
+
+    def quarantined(executors: int) -> bool:
+        return [state.state for state in states("poison")] == ["quarantined"] * executors
+
+    env.poison = envq.EnvironmentVariable(make)
+    for number, host in enumerate(("one", "two"), start=1):
+        running = worker("--no-scheduler", through=on_host(host))
+        eventually(lambda: quarantined(1), timeout=40)
+        assert diary.entries == (["one"] * 3 + ["two"] * 3)[: 3 * number]
+        assert running.stop() == 0
+    worker("--no-scheduler", through=on_host("three"))
+    eventually(lambda: quarantined(1), timeout=40)
+    assert "killed processes on one, two" in states("poison")[0].error
+    assert len(diary.entries) == 6
 
 
 def test_a_reset_by_the_initializer_that_kills_its_process_counts_as_well(
