@@ -29,6 +29,7 @@ SIGNED = ("test_jobs_run", "test_jobs_get", "test_jobs_travel", "test_jobs_crash
 
 # What is so in one process that lasts, and has no meaning where each job has its own.
 NOT_ISOLATED = {
+    "test_a_forgotten_return_of_a_reset_is_a_rebuild_and_a_warning": "what a job changes ends with it",
     "test_random_numbers_are_fresh_for_each_job_and_repeat_with_a_seed": "numpy is imported anew by each job",
     "test_coroutines_share_one_event_loop_and_leak_no_descriptors": "the loop ends with the job",
     "test_what_one_coroutine_job_made_another_can_await": "the loop ends with the job",

@@ -72,7 +72,7 @@ def test_stock_rq_reads_the_jobs_of_a_group_and_of_an_execution(deployment: Depl
     data = envq.Queue.prepare_data(gate.wait)
     group = rq.group.Group(deployment.redis)
     [job] = group.enqueue_many(envq.Queue(), [data])
-    eventually(lambda: deployment.redis.zcard(f"rq:executions:{job.id}"))
+    eventually(lambda: f"→ {job.description} {job.id}" in deployment.worker.output)  # and no claim that goes back
     [stored] = rq.group.Group.fetch(group.name, deployment.redis).get_jobs()
     assert (stored.id, type(stored), stored.func_name) == (job.id, rq.job.Job, "envq.remote.call")
     [composite] = deployment.redis.zrange(f"rq:executions:{job.id}", 0, -1)
