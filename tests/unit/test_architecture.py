@@ -34,7 +34,6 @@ IMPORTS_RQ = {
     "envq/testing.py": "runs RQ's jobs in the test's own process",
     "workers/execution/context.py": "hands RQ's execution on",
     "workers/execution/calling.py": "RQ's way from a dotted name to a function",
-    "workers/execution/left_behind.py": "RQ's registries, for dependents that nobody enqueued",
     "workers/execution/kind.py": "the statuses a record may have",
     "workers/execution/rq_path.py": "the one subclass of RQ's worker",
     "workers/execution/rq_pieces.py": "RQ's queue and callback limit, put right",

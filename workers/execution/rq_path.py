@@ -39,10 +39,10 @@ from envq.store.keys import Keys
 from envq.store.records import Event, EventKind
 from envq.workers.execution.deadline import Deadlines
 from envq.workers.execution.fence import FencedPipeline, FencedRedis
-from envq.workers.execution.left_behind import enqueue_left_behind
 from envq.workers.execution.raised import RaisedInCopy
 from envq.workers.execution.rq_pieces import WatchedQueue, callback_limit
 from envq.workers.execution.worker_job import WorkerJob
+from envq.workers.stranded import follow_up_stranded
 
 MARKS: Final = ("envq_crashes", "envq_settle", "envq_alone", "envq_expires")  # of an execution that has not ended
 MAINTENANCE_LOCK_S: Final = 60
@@ -266,10 +266,10 @@ class RqPath(BaseWorker):
                 try:
                     registry.clean_registries(queue)
                     worker_registration.clean_worker_registry(queue)
-                    enqueue_left_behind(self.connection, queue)
                 finally:
                     queue.release_maintenance_lock()
         self.clean_group_registries()
+        follow_up_stranded(self.connection, self._envq_keys)  # found in the settle list by the next claim
         self.last_cleaned_at = cast(Any, datetime.now(UTC))
 
     def _ended(self, kind: EventKind, job: WorkerJob, execution: Execution | None, detail: str = "") -> Event:

@@ -22,7 +22,7 @@ from envq.store.records import Event, EventKind
 from envq.store.scripts import Outcome, follow_up, release
 from envq.workers.execution.claims import POLL_S
 from envq.workers.execution.quarantine import MARK_TTL_S, build_mark
-from envq.workers.supervision.stranded import follow_up_stranded
+from envq.workers.stranded import follow_up_stranded
 from envq.workers.supervision.verdict import UNKNOWN, BrokenBuild, Verdict
 
 LOOK_AGAIN_S: Final = POLL_S + 2.0  # no move blocks for longer, whatever lies between an executor and the server

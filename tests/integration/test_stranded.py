@@ -1,4 +1,4 @@
-"""Maintenance enqueues the dependents of a job whose failure was stored by somebody who vanished before that."""
+"""Dependents of a job whose end was stored by somebody who vanished before he could enqueue them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,18 @@ from support import supervised
 from support.processes import Process
 from support.waiting import eventually
 
-from envq.workers.execution.left_behind import enqueue_left_behind
+from envq.store.keys import Keys
+from envq.workers.stranded import follow_up_stranded
 
 
 @pytest.fixture
 def queue(redis_client: redis.Redis) -> Queue:
     return Queue("q", connection=redis_client)
+
+
+@pytest.fixture
+def keys(namespace: str) -> Keys:
+    return Keys(namespace)
 
 
 def end(job: Job, status: str) -> None:
@@ -30,22 +36,20 @@ def depend(queue: Queue, *parents: Job, allow_failure: bool = True) -> Job:
     return queue.enqueue("time.time", depends_on=Dependency(list(parents), allow_failure=allow_failure))
 
 
-def test_what_waits_for_failed_jobs_in_vain_is_enqueued_once(queue: Queue, redis_client: redis.Redis) -> None:
-    first, second = queue.enqueue("time.time"), queue.enqueue("time.time")
-    waiting = depend(queue, first, second)
+def test_what_waits_for_ended_jobs_in_vain_is_found_once(queue: Queue, redis_client: redis.Redis, keys: Keys) -> None:
+    first, second, alone = (queue.enqueue("time.time") for _ in range(3))
+    depend(queue, first, second)
+    depend(queue, alone, allow_failure=False)
     end(first, "failed")
     end(second, "finished")
-    assert enqueue_left_behind(redis_client, queue) == [waiting.id]
-    assert queue.job_ids == [waiting.id]
-    assert waiting.get_status() == "queued"
-    assert queue.deferred_job_registry.get_job_ids() == queue.ready_job_registry.get_job_ids() == []
-    assert enqueue_left_behind(redis_client, queue) == []
-    queue.enqueue_dependents(first)
-    queue.enqueue_dependents(second)
-    assert queue.job_ids == [waiting.id], "nor once more by somebody who was only late"
+    end(alone, "finished")
+    assert follow_up_stranded(redis_client, keys)
+    left = {job_id.decode() for job_id in redis_client.lrange(keys.settle, 0, -1)}
+    assert alone.id in left and left & {first.id, second.id}
+    assert not follow_up_stranded(redis_client, keys), "somebody is about to see to them"
 
 
-def test_what_has_a_reason_to_wait_goes_on_waiting(queue: Queue, redis_client: redis.Redis) -> None:
+def test_what_has_a_reason_to_wait_goes_on_waiting(queue: Queue, redis_client: redis.Redis, keys: Keys) -> None:
     failed, waits, stopped = (queue.enqueue("time.time") for _ in range(3))
     deferred = [
         depend(queue, failed, allow_failure=False),
@@ -54,7 +58,7 @@ def test_what_has_a_reason_to_wait_goes_on_waiting(queue: Queue, redis_client: r
     ]
     end(failed, "failed")
     end(stopped, "stopped")
-    assert enqueue_left_behind(redis_client, queue) == []
+    assert not follow_up_stranded(redis_client, keys)
     assert [job.get_status() for job in deferred] == ["deferred"] * 3
 
 
