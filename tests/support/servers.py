@@ -69,12 +69,13 @@ def free_port() -> int:
 class Server:
     """One server process. `stop`, `kill` and `start` again keep its port, so that clients can come back."""
 
-    def __init__(self, binary: Path, *options: str) -> None:
+    def __init__(self, binary: Path, *options: str, configuration: Path | None = None) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="envq-server-"))
         self.socket_path = self.directory / "redis.sock"
         self.port = 0
         self._binary = binary
         self._options = options
+        self._configuration = [configuration] if configuration else []
         self._process: Process | None = None
 
     def start(self) -> Server:
@@ -130,7 +131,7 @@ class Server:
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def _launch(self, port: int) -> Process:
-        command: list[str | Path] = [self._binary, "--port", str(port), "--bind", "127.0.0.1"]
+        command: list[str | Path] = [self._binary, *self._configuration, "--port", str(port), "--bind", "127.0.0.1"]
         command += ["--unixsocket", self.socket_path, "--dir", self.directory, "--databases", str(DATABASES)]
         command += ["--save", "", "--appendonly", "no", *self._options]
         return Process(command, cwd=self.directory, output_file=self.directory / "server.log")
