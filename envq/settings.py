@@ -35,7 +35,7 @@ class Limits:
 class Settings:
     """What every process of a deployment needs to know; workers add their own on top."""
 
-    url: str = DEFAULT_URL
+    url: str = field(default=DEFAULT_URL, repr=False)  # may hold a password
     url_source: str = "the default"
     namespace: str = DEFAULT_NAMESPACE
     limits: Limits = field(default_factory=Limits)

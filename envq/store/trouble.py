@@ -18,6 +18,9 @@ REDIS_ERRORS: Final = (redis.RedisError, ConnectionError, TimeoutError)
 
 # redis-py puts the command in front where it was one of a pipeline.
 _STATE: Final = re.compile(r"(?:^|caused error: )(OOM|MISCONF|NOREPLICAS) ")
+_GIVEN_UP: Final = "; given up after "
+_RIGHT: Final = "is the URL right"
+_NO_CERTIFICATE: Final = ("EOF occurred in violation of protocol", "alert certificate required", "alert handshake")
 _PASSWORDS: Final = re.compile(r"(password=)[^&]*", re.IGNORECASE)
 
 
@@ -49,7 +52,9 @@ def explain(error: redis.RedisError | OSError, url: str, source: str = "") -> Se
     Args:
         source: where the URL came from, for somebody who has not been connected yet
     """
-    return ServerUnavailable(_sentence(error, safe_url(url), source))
+    if isinstance(error, ServerUnavailable):  # a driver's client has said it already
+        return ServerUnavailable(_with_source(str(error).partition(_GIVEN_UP)[0] + "?", source))
+    return ServerUnavailable(_with_source(_sentence(error, safe_url(url)), source))
 
 
 def for_driver(error: redis.RedisError | OSError, url: str, retried_s: float) -> ServerUnavailable | None:
@@ -59,7 +64,7 @@ def for_driver(error: redis.RedisError | OSError, url: str, retried_s: float) ->
     if isinstance(error, redis.ResponseError):
         return ServerRefuses(_sentence(error, safe_url(url))) if _refusal(error) else None
     if isinstance(error, redis.ConnectionError | redis.TimeoutError | OSError):
-        tried = f"; given up after {retried_s:g} s" if retried_s else ""
+        tried = f"{_GIVEN_UP}{retried_s:g} s" if retried_s else ""
         return ServerLost(f"{_sentence(error, safe_url(url)).removesuffix('?')}{tried}")
     return None
 
@@ -74,7 +79,7 @@ def is_about_the_data(error: BaseException) -> bool:
     return not code.isupper() or code in ("ERR", "WRONGTYPE")  # others (MISCONF, NOREPLICAS, OOM) tell of the server
 
 
-def _sentence(error: redis.RedisError | OSError, shown: str, source: str = "") -> str:
+def _sentence(error: redis.RedisError | OSError, shown: str) -> str:
     text = str(error) or type(error).__name__
     if isinstance(error, NoPrimary):
         return text
@@ -84,10 +89,24 @@ def _sentence(error: redis.RedisError | OSError, shown: str, source: str = "") -
         return f"Redis at {shown} {state}"
     if isinstance(error, redis.ResponseError):
         return f"Redis at {shown} {_refusal(error) or f'refuses: {text}'}"
-    lost = f"cannot reach Redis at {shown} ({text}); is it running, and is the URL right"
+    if "CERTIFICATE_VERIFY_FAILED" in text:
+        return (
+            f"cannot talk to Redis at {shown}: its certificate is not accepted ({text}); name the authority that "
+            "signed it in the URL, ssl_ca_certs=FILE, and the host as the certificate does"
+        )
+    lost = f"cannot reach Redis at {shown} ({text})"
+    if any(each in text for each in _NO_CERTIFICATE):
+        lost += "; if it asks for a certificate, name yours in the URL, ssl_certfile=FILE and ssl_keyfile=FILE"
+    return f"{lost}; is it running, and {_RIGHT}?"
+
+
+def _with_source(text: str, source: str) -> str:
+    """For somebody who has not been connected yet: where the URL came from."""
+    if not text.endswith(f"{_RIGHT}?"):
+        return text.removesuffix("?")
     if not source:
-        return f"{lost}?"
-    return f"{lost} (it comes from {source})? For trying envq, `envq dev` starts one"
+        return text
+    return f"{text[:-1]} (it comes from {source})? For trying envq, `envq dev` starts one"
 
 
 def _state(error: redis.RedisError | OSError, text: str) -> str:
