@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -23,6 +24,7 @@ from envq.store import events
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+MISTAKES = ROOT / "docs" / "bad-inputs.md"  # its commands are wrong on purpose
 BLOCK = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"(?<!`)`(?P<text>envq [a-z][^`]*)`(?!`)")
 PROMISED_OUTPUT = re.compile(r"^\s*print\(.*\)  # (?P<output>.*)$", re.MULTILINE)
@@ -61,6 +63,8 @@ def commands() -> Iterator[Sample]:
             if command := line.split("  #")[0].strip():
                 yield Sample(block.document, block.line + number, command)
     for document in DOCUMENTS:
+        if document == MISTAKES:
+            continue
         without_blocks = BLOCK.sub(lambda block: "\n" * block[0].count("\n"), document.read_text())
         for inline in INLINE.finditer(without_blocks):
             yield Sample(document, without_blocks.count("\n", 0, inline.start()) + 1, inline["text"])
@@ -132,11 +136,28 @@ def check_files(arguments: list[str]) -> None:
             assert (ROOT / argument).exists(), f"{argument} does not exist"
 
 
+def check_setting(arguments: list[str]) -> None:
+    """Some file of envq reads the variable."""
+    name = arguments[0].partition("=")[0].removesuffix("_FILE")
+    assert any(name in path.read_text() for path in (ROOT / "envq").rglob("*.py")), name
+
+
+def check_installed(name: str) -> Callable[[list[str]], None]:
+    """A program that everybody has."""
+
+    def check(arguments: list[str]) -> None:
+        assert arguments and shutil.which(name), name
+
+    return check
+
+
 CHECKS: dict[str, Callable[[list[str]], None]] = {
     "bash": check_files,
     "docker": check_files,
     "envq": check_envq,
+    "export": check_setting,
     "make": check_make,
+    "openssl": check_installed("openssl"),
     "pip": check_pip,
     "pytest": check_files,
     "uvicorn": check_files,

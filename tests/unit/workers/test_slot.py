@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 
 import pytest
+from support.reading import read_some
 
 from envq.workers.slot import Interrupt, Phase, Slot
 
@@ -84,21 +85,10 @@ def test_a_request_reaches_the_executor() -> None:
 def test_what_the_job_that_runs_has_read_is_seen_from_outside(method: str) -> None:
     context = multiprocessing.get_context(method)
     slot = Slot(context)
-    process = context.Process(target=_read_some, args=(slot,))
+    process = context.Process(target=read_some, args=(slot,))
     process.start()
     process.join()
     assert slot.variables_read(slot.read()) == ("cartpole", "model")
-
-
-def _read_some(slot: Slot) -> None:
-    slot.note_read("ignored between jobs")
-    slot.write(Phase.RUNNING, "first", "e1")
-    slot.note_read("browser")
-    slot.note_read("cartpole")
-    slot.end_job()
-    slot.write(Phase.RUNNING, "second", "e2")
-    for name in ("model", "cartpole", "model"):
-        slot.note_read(name)
 
 
 def test_what_an_earlier_job_read_is_not_taken_for_read_by_this_one() -> None:
