@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -227,3 +228,30 @@ def test_what_a_job_changed_of_its_own_record_is_stored(client: Client, isolated
     assert envq.get(job, timeout=20) == "done"
     again = envq.Job.fetch(job.id)
     assert (again.description, again.meta) == ("changed by itself", {"at": "the end"})
+
+
+@pytest.mark.parametrize("way", ["executor killed", "cold stop"])
+def test_what_a_job_started_dies_with_its_executor_too(
+    client: Client, worker: Callable[..., WorkerProcess], way: str
+) -> None:
+    def start() -> None:
+        import subprocess
+        import threading
+
+        from rq import get_current_job
+
+        job: Any = get_current_job()
+        if job.connection.incr("runs") == 1:
+            job.connection.set("pid", subprocess.Popen(["sleep", "1000"]).pid)
+            threading.Event().wait()
+
+    isolated = worker("--isolate", "--grace", "0.1", "--kill-grace", "1")
+    envq.Queue().enqueue(start)
+    eventually(lambda: client.connection.exists("pid") == 1)
+    if way == "cold stop":
+        isolated.send(signal.SIGTERM)
+        isolated.wait()
+    else:
+        os.kill(only_executor(client, isolated), signal.SIGKILL)
+    left = Path(f"/proc/{int(client.connection.get('pid') or 0)}/cmdline")
+    eventually(lambda: not left.exists() or not left.read_bytes())

@@ -18,7 +18,8 @@ from envq.driver.client import Client
 from envq.environment import env
 
 LEASE = ("--lease", "2")
-METHODS = ("fork", "spawn")
+METHODS = ("fork", "spawn", "forkserver")
+WAYS = [("--start-method", method) for method in METHODS] + [("--isolate",)]
 
 
 def first_hangs(hang: Callable[[], None]) -> Callable[[], int]:
@@ -46,10 +47,10 @@ def kill_alone(worker: Process) -> None:
     eventually(lambda: worker.descendants() == [])
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("way", WAYS, ids=" ".join)
 @pytest.mark.parametrize("how", HANGS)
-def test_in_a_job(how: str, method: str, client: Client, worker: Callable[..., WorkerProcess]) -> None:
-    lost = worker("--start-method", method, *LEASE)
+def test_in_a_job(how: str, way: tuple[str, ...], client: Client, worker: Callable[..., WorkerProcess]) -> None:
+    lost = worker(*way, *LEASE)
     job = envq.Queue().enqueue(first_hangs(hanging(how)))
     eventually(lambda: client.connection.exists("begun") == 1)
     kill_alone(lost)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from envq.workers.slot import Interrupt, Slot
+from envq.workers.watchman import Watchman
 
 LOOK_S: Final = 0.2  # between two looks at the copy's clock, and at whether it lives where no descriptor tells
 _LENGTH: Final = struct.Struct("!Q")
@@ -44,26 +45,36 @@ class Copy:
         work: runs in the copy; what it returns is the message
         slot: the executor's own, which the copy goes on writing: into ``watched`` from then on
         grace_s: from a limit that the copy does not keep to its end by force
+        watchman: kills the copy's group where the executor dies before it
     """
 
-    def __init__(self, work: Callable[[], bytes], slot: Slot, watched: Slot, grace_s: float) -> None:
+    def __init__(
+        self, work: Callable[[], bytes], slot: Slot, watched: Slot, grace_s: float, watchman: Watchman
+    ) -> None:
         self._watched = watched
         self._grace_s = grace_s
+        self._watchman = watchman
         self._received = bytearray()
         watched.clear()
         for stream in (sys.stdout, sys.stderr):  # or both processes would write what is waiting there
             with contextlib.suppress(Exception):
                 stream.flush()
         self._pipe, writing = os.pipe()
+        starting, go = os.pipe()
         parent = os.getpid()
         self.pid = os.fork()
         if self.pid == 0:
-            os.close(self._pipe)
+            for descriptor in (self._pipe, go):
+                os.close(descriptor)
+            watchman.forget()
             slot.move_to(watched)
-            _run(work, writing, parent)
+            _run(work, writing, starting, parent)
         os.close(writing)
+        os.close(starting)
         with contextlib.suppress(OSError):
             os.setpgid(self.pid, self.pid)  # the copy does the same; whoever comes first
+        watchman.add(self.pid)
+        os.close(go)  # only now may the job start anything
         os.set_blocking(self._pipe, False)
         self._poll = select.poll()
         self._poll.register(self._pipe, select.POLLIN)
@@ -115,6 +126,7 @@ class Copy:
             os.killpg(self.pid, signal.SIGKILL)
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
+        self._watchman.remove(self.pid)  # while its number is given to nobody else
         _, status, used = os.wait4(self.pid, 0)
         for descriptor in (self._pipe, self._life):
             if descriptor >= 0:
@@ -126,13 +138,15 @@ class Copy:
         )
 
 
-def _run(work: Callable[[], bytes], writing: int, parent: int) -> None:
+def _run(work: Callable[[], bytes], writing: int, starting: int, parent: int) -> None:
     """The rest of the copy's life; what Python does at the end of a process is left to the executor."""
     code = 1
     try:
         os.setpgid(0, 0)
         if sys.platform == "linux":
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        os.read(starting, 1)  # ends when the watchman knows this group, or the executor is gone
+        os.close(starting)
         if os.getppid() == parent:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1})
             message = work()

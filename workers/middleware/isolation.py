@@ -5,6 +5,8 @@ from __future__ import annotations
 import multiprocessing
 import pickle
 import signal
+from functools import partial
+from multiprocessing.util import Finalize
 from typing import Any, Final
 
 from rq import job_lifecycle
@@ -20,6 +22,7 @@ from envq.workers.execution.raised import raised_in_copy
 from envq.workers.exits import describe_exit
 from envq.workers.middleware.store_result import Conclusion, begin_storing, conclude, store
 from envq.workers.slot import Phase, Slot
+from envq.workers.watchman import Watchman
 
 STOP_SHARE: Final = 0.8  # of the grace: before the supervisor would kill the executor as well
 
@@ -35,6 +38,8 @@ class Isolation:
     def __init__(self, grace_s: float) -> None:
         self._grace_s = grace_s
         self._watched = Slot(multiprocessing.get_context("fork"))
+        self._watchman = Watchman()
+        Finalize(self, self._watchman.close, exitpriority=0)  # executors end without atexit
 
     def __call__(self, context: JobContext, call_next: CallNext) -> None:
         """Blocks until the copy is gone, and with it all that it started."""
@@ -48,13 +53,15 @@ class Isolation:
         services = context.services
         work = Work(Phase.RUNNING, context.job_id, context.execution_id)
         copy: Copy | None = None
+        self._watchman.tend()
         try:
             # No limit here: the copy keeps its own, and is killed where it does not.
             with services.deadlines.limit(None, work, JobStopRequested(f"job {context.job_id} was stopped")):
                 # A stop between the fork and the name of what was forked would leave it behind.
                 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
                 try:
-                    copy = Copy(lambda: _message(context, call_next), services.slot, self._watched, self._grace_s)
+                    inside = partial(_message, context, call_next)
+                    copy = Copy(inside, services.slot, self._watched, self._grace_s, self._watchman)
                 finally:
                     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1})
                 return copy.wait()

@@ -18,7 +18,7 @@ from typing import Any, Final, cast
 
 from envq.workers.config import WorkerConfig
 from envq.workers.supervision import birth, signals
-from envq.workers.supervision.watchman import Watchman
+from envq.workers.watchman import Watchman
 
 FORK_SERVER: Final = "envq.workers.supervision.fork_server"
 

@@ -35,7 +35,7 @@ from envq.workers.supervision.signals import DUMP_STACKS, HANGUP, SignalInbox, h
 from envq.workers.supervision.stopping import Stopping
 from envq.workers.supervision.subscription import Subscription
 from envq.workers.supervision.verdict import Death, Intent, judge
-from envq.workers.supervision.watchman import Watchman
+from envq.workers.watchman import Watchman
 
 TICK_S: Final = 1.0
 BUSY_TICK_S: Final = 0.25  # while somebody has a time limit

@@ -1,7 +1,7 @@
-"""A tiny process that notices when its supervisor is gone, and kills the groups of processes that it left behind.
+"""A tiny process that notices when the process that started it is gone, and kills the groups that one left behind.
 
 On Linux the kernel kills executors along with their supervisor, but not the browsers and compilers that they started;
-on other systems it kills nobody.
+on other systems it kills nobody. The same goes for an executor and the copies it makes with ``--isolate``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import IO, Any, Final, cast
 
 STOP_WITHIN_S: Final = 2.0
 
-# Needs nothing of ours, so that it is small and starts at once. Its input ends when the supervisor does, however that
+# Needs nothing of ours, so that it is small and starts at once. Its input ends when its owner does, however that
 # ends: nobody else holds the other end of the pipe. What is written there at once is read at once.
 _PROGRAM: Final = """
 import os, signal, sys
