@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from importlib.metadata import version
-from typing import Final
+from typing import Any, Final, cast
 
 import redis
 import typer
@@ -92,7 +92,8 @@ def reach_server(config: WorkerConfig, patience_s: float) -> Banner:
                 outage.tell("waiting for Redis: %s", error)
                 time.sleep(SERVER_RETRY_S)
     finally:
-        client.close()
+        # Closing the client would leave its pool open, and each executor would inherit the socket.
+        cast(Any, client).connection_pool.disconnect()
 
 
 def _banner(config: WorkerConfig, facts: ServerFacts, variables: list[Declaration]) -> Banner:
