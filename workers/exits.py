@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import platform
 import signal
 from typing import Final
 
 _KILLED_FROM_OUTSIDE: Final = " (not by its supervisor: perhaps the system ran out of memory)"
+# Apple's frameworks abort or crash in a process that was forked and not started anew.
+_FORKED_ON_MACOS: Final = (
+    " (on macOS many libraries do not survive a fork: use --start-method spawn, without --isolate)"
+)
 
 
 def describe_exit(code: int, *, killed_by_us: bool) -> str:
@@ -16,5 +21,13 @@ def describe_exit(code: int, *, killed_by_us: bool) -> str:
         name = signal.Signals(-code).name
     except ValueError:
         name = f"signal {-code}"
-    hint = _KILLED_FROM_OUTSIDE if code == -signal.SIGKILL and not killed_by_us else ""
-    return f"was killed by {name}{hint}"
+    return f"was killed by {name}{_hint(-code, killed_by_us)}"
+
+
+def _hint(number: int, killed_by_us: bool) -> str:
+    if killed_by_us:
+        return ""
+    if number == signal.SIGKILL:
+        return _KILLED_FROM_OUTSIDE
+    crashed = number in (signal.SIGABRT, signal.SIGSEGV)
+    return _FORKED_ON_MACOS if crashed and platform.system() == "Darwin" else ""
