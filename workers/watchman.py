@@ -20,7 +20,7 @@ _PROGRAM: Final = """
 import os, signal, sys
 for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
     signal.signal(number, signal.SIG_IGN)
-groups = set()
+groups = set(map(int, sys.argv[1:]))
 for line in sys.stdin.buffer:
     (groups.add if line[:1] == b"+" else groups.discard)(int(line[1:]))
 for group in groups:
@@ -76,7 +76,8 @@ class Watchman:
         try:
             # A group of its own: Ctrl-C and signals for our group are none of its business.
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", _PROGRAM],
+                # What it must know from its first moment on: we may be killed in the next.
+                [sys.executable, "-I", "-S", "-c", _PROGRAM, *map(str, self._groups)],
                 bufsize=0,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
@@ -85,9 +86,6 @@ class Watchman:
             )
         except OSError as error:
             log.debug("cannot start the watchman: %s", error)
-            return
-        for group in self._groups:
-            self._tell(b"+", group)
 
     def _tell(self, sign: bytes, group: int) -> None:
         if self._process is not None:

@@ -237,6 +237,7 @@ def test_200_executors_later_the_supervisor_and_redis_hold_the_same(client: Clie
         # RQ shows a worker that has gone for a minute.
         assert all(client.connection.ttl(key) <= 60 for key in records)
         keys = {key.replace(names[0].encode(), b"*") for key in others(client) - {*records}}
+        assert {b"rq:workers", client.keys.executors.encode()} <= keys, "it was there all the time"
         return opened(one.pid), keys
 
     pids: set[int] = set()
