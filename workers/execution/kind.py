@@ -19,7 +19,8 @@ KEPT: Final = 1024
 _DATE: Final = re.compile(rb"(\d{4}-[01]\d-[0-3]\dT[0-2]\d:[0-5]\d:[0-5]\d(\.\d{6})?Z)*").fullmatch
 _READ: Final = frozenset(  # those that are checked here, or by whoever asks for them
     {b"created_at", b"enqueued_at", b"data", b"origin", b"description", b"status", b"timeout", b"result_ttl", b"meta",
-     b"envq_timeout", b"envq_on_crash", b"envq_code", b"envq_alone"}
+     b"envq_timeout", b"envq_on_crash", b"envq_code", b"envq_alone",
+     b"envq_signature", b"envq_meta_signature"}
 )  # fmt: skip
 _THROUGH_RQ: Final = (b"success_callback_name", b"webhooks", b"repeats_left", b"rate_limit_key", b"group_id")
 _STATUSES: Final = frozenset(status.value.encode() for status in JobStatus)
