@@ -43,7 +43,7 @@ def command_lines(worker: WorkerProcess) -> str:
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_nobody_is_told(own_server: Callable[..., Server], tmp_path: Path, method: str) -> None:
-    server = own_server()
+    server = own_server("--rdbcompression", "no")  # so that DUMP shows what is there
     url = f"redis://someone:{quote(PASSWORD, safe='')}@127.0.0.1:{server.port}/0"
     env = {"ENVQ_SIGNING_KEY": KEY}
     with server.client() as admin, keys(env):
